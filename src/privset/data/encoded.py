@@ -1,0 +1,167 @@
+"""PNG and JPEG images: their headers, their pixels, and many of them at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from privset.data.facts import PublicFacts
+from privset.data.options import ReadingOptions
+from privset.data.pixels import fit
+from privset.errors import DataError
+from privset.observer import Observer
+
+SUFFIXES = (".png", ".jpg", ".jpeg")
+
+# A few kilobytes of PNG can unpack to gigabytes. No data set for small synthetic images needs more than this.
+_MOST_PIXELS = 64 * 2**20
+_GREY_MODES = ("1", "L", "LA")
+_EIGHT_BIT_MODES = (*_GREY_MODES, "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV")
+_ORIENTATION = 0x0112
+_BLOCK = 512
+
+_Result = TypeVar("_Result")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Encoded:
+    """One image file that has not been decoded: its name for messages, and where its bytes are."""
+
+    name: str
+    content: Path | bytes
+
+    def open(self) -> Image.Image:
+        """The image with its header read and nothing else.
+
+        Raises:
+            DataError: Empty, not PNG or JPEG, too large, or deeper than 8 bits.
+        """
+        file = self.content if isinstance(self.content, Path) else io.BytesIO(self.content)
+        try:
+            if self._empty():
+                raise DataError(f"{self.name}: the file is empty (0 bytes); replace or remove it")
+            image = Image.open(file, formats=("PNG", "JPEG"))
+        except DataError:
+            raise
+        except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+            raise DataError(f"{self.name}: {_TOO_LARGE}") from error
+        # Pillow's decoders answer damaged input with OSError, SyntaxError, struct.error, IndexError and more.
+        except Exception as error:
+            raise self._unreadable(error) from error
+        if image.width * image.height > _MOST_PIXELS:
+            image.close()
+            raise DataError(f"{self.name}: {_TOO_LARGE}")
+        if image.mode not in _EIGHT_BIT_MODES:
+            image.close()
+            raise DataError(
+                f"{self.name}: pixels have mode {image.mode!r}; convert the image to 8 bits a channel"
+            )
+        return image
+
+    def form(self) -> tuple[int, int, int]:
+        """(channels it needs, height, width), from the header alone."""
+        with self.open() as image:
+            width, height = image.size
+            try:
+                # Only JPEG: Pillow would decode a whole PNG to look for orientation behind its pixels.
+                if image.format != "PNG" and image.getexif().get(_ORIENTATION, 1) >= 5:
+                    width, height = height, width
+            except Exception as error:
+                raise self._unreadable(error) from error
+            return (1 if image.mode in _GREY_MODES else 3), height, width
+
+    def pixels(self, channels: int) -> Tensor:
+        """8-bit ``[1, channels, h, w]``; transparency is dropped, as the usual image folders do."""
+        with self.open() as image:
+            try:
+                upright = image if image.format == "PNG" else ImageOps.exif_transpose(image)
+                if upright.mode in ("P", "PA"):
+                    upright = upright.convert("RGBA")
+                if channels == 1 and upright.mode not in (*_GREY_MODES, "RGB"):
+                    upright = upright.convert("RGB")
+                array = np.array(upright.convert("L" if channels == 1 else "RGB"))
+            except Exception as error:
+                raise self._unreadable(error) from error
+        return torch.from_numpy(array).view(1, *array.shape[:2], channels).permute(0, 3, 1, 2).contiguous()
+
+    def _empty(self) -> bool:
+        return not (self.content.stat().st_size if isinstance(self.content, Path) else self.content)
+
+    def _unreadable(self, error: Exception) -> DataError:
+        reason = getattr(error, "strerror", None) or (str(error) or type(error).__name__).splitlines()[0]
+        if isinstance(error, Image.UnidentifiedImageError):
+            reason = "the content is neither"
+        return DataError(f"{self.name}: not a readable PNG or JPEG image ({reason}); mend or remove it")
+
+
+_TOO_LARGE = f"the image has more than {_MOST_PIXELS} pixels, which is refused as a decompression bomb"
+
+
+def survey(
+    items: Iterable[Encoded], total: int, options: ReadingOptions, observer: Observer
+) -> tuple[int, int, int]:
+    """(channels, height, width) that ``total`` images will have, from their headers; no pixel is decoded.
+
+    Greyscale if every image is, else colour. The mode and the size of a file are facts about its format,
+    which the owner states by choosing to store it so, and are treated as public.
+
+    Raises:
+        DataError: Images differ in size and no size is asked for.
+    """
+    if options.size is not None and options.channels is not None:
+        return options.channels, options.size, options.size
+    observer.phase("reading image headers", total)
+    channels = 1
+    first: tuple[str, int, int] | None = None
+    for item, (needed, height, width) in _map(Encoded.form, items, observer):
+        channels = max(channels, needed)
+        first = first or (item.name, height, width)
+        if options.size is None and (height, width) != first[1:]:
+            raise DataError(
+                f"{item.name} is {height}x{width} but {first[0]} is {first[1]}x{first[2]}; "
+                "give a size (--size) to make all images the same"
+            )
+    assert first is not None, "sources refuse empty data before they are surveyed"
+    return options.channels or channels, options.size or first[1], options.size or first[2]
+
+
+def decode(
+    items: Iterable[Encoded], total: int, facts: PublicFacts, options: ReadingOptions, observer: Observer
+) -> Tensor:
+    """8-bit ``[total, channels, height, width]`` from as many image files."""
+    images = torch.empty(total, *facts.shape, dtype=torch.uint8)
+
+    def read(item: Encoded) -> Tensor:
+        pixels = item.pixels(facts.channels)
+        if options.size is None and tuple(pixels.shape[1:]) != facts.shape:
+            height, width = pixels.shape[2:]
+            raise DataError(f"{item.name} is {height}x{width}, not {facts.height}x{facts.width}; give a size")
+        return fit(pixels, *facts.shape)
+
+    observer.phase("reading images", total)
+    for index, (_, pixels) in enumerate(_map(read, items, observer)):
+        images[index] = pixels[0]
+    return images
+
+
+def _map(
+    function: Callable[[Encoded], _Result], items: Iterable[Encoded], observer: Observer
+) -> Iterator[tuple[Encoded, _Result]]:
+    """``function`` of each item, in order, on a few threads; the first bad item in order is raised."""
+    waiting = iter(items)
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        # In blocks: the pool would otherwise queue every file of a large folder before the first is done.
+        while block := list(itertools.islice(waiting, _BLOCK)):
+            yield from zip(block, pool.map(function, block), strict=True)
+            observer.step(len(block))

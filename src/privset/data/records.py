@@ -1,0 +1,63 @@
+"""Labelled 8-bit images in memory: the private records, and the test split beside them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from privset.data.facts import PublicFacts
+from privset.errors import DataError
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Records:
+    """Images ``[n, channels, height, width]`` of 8-bit pixels with labels ``[n]``.
+
+    Whoever holds one holds private records: outside `privset.data`, only the curator and the evaluation
+    of a finished release do.
+
+    >>> Records(torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]))
+    Records(4 images 1x8x8)
+    """
+
+    images: Tensor
+    labels: Tensor
+
+    def __post_init__(self) -> None:
+        if self.images.dtype != torch.uint8 or self.images.ndim != 4:
+            raise DataError("records must be 8-bit images of shape [n, channels, height, width]")
+        if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
+            raise DataError("records need one int64 label for each image")
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __repr__(self) -> str:
+        channels, height, width = self.images.shape[1:]
+        return f"Records({len(self)} images {channels}x{height}x{width})"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Dataset:
+    """A data set as loaded: public facts, private training records, and the test split if there is one."""
+
+    facts: PublicFacts
+    train: Records
+    test: Records | None
+
+    def __post_init__(self) -> None:
+        for split in (self.train, self.test):
+            if split is None:
+                continue
+            if tuple(split.images.shape[1:]) != self.facts.shape:
+                raise DataError(f"{self.facts.name}: {split} does not have the shape {self.facts.shape}")
+            if len(split) and not 0 <= int(split.labels.min()) <= int(split.labels.max()) < len(
+                self.facts.classes
+            ):
+                raise DataError(f"{self.facts.name}: a label is outside 0..{len(self.facts.classes) - 1}")
+        if len(self.train) != self.facts.size:
+            raise DataError(
+                f"{self.facts.name}: {len(self.train)} training records, but {self.facts.size} stated"
+            )

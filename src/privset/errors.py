@@ -1,0 +1,21 @@
+"""The errors a user can act on. Every one of them says what was wrong, where, and what to do."""
+
+
+class PrivsetError(Exception):
+    """Base of all errors that are the caller's to mend; the command line prints it and exits with 2."""
+
+
+class DataError(PrivsetError, ValueError):
+    """Something is wrong with the data that was given, and this says with which file."""
+
+
+class ConfigError(PrivsetError, ValueError):
+    """A setting, or a combination of settings, that cannot work."""
+
+
+class BudgetError(PrivsetError):
+    """A budget that cannot be met, or a question that would pass it; nothing was answered."""
+
+
+class ReleaseError(PrivsetError):
+    """A release folder that cannot be written, read or believed."""

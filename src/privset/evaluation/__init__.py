@@ -1,0 +1,10 @@
+"""Is it useful: classifiers trained on a set and tested on real images, beside real data and noise."""
+
+from __future__ import annotations
+
+from privset.evaluation.protocol import evaluate
+from privset.evaluation.recipes import RECIPES, Recipe
+from privset.evaluation.references import evaluate_noise, evaluate_real
+from privset.evaluation.scores import Evaluation
+
+__all__ = ["RECIPES", "Evaluation", "Recipe", "evaluate", "evaluate_noise", "evaluate_real"]

@@ -1,0 +1,134 @@
+"""What every accuracy in this project means: trained on this set, tested on real images."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from privset.data.facts import PublicFacts
+from privset.data.records import Dataset, Records
+from privset.errors import ConfigError, DataError
+from privset.evaluation.recipes import fit_recipe
+from privset.evaluation.scores import Evaluation, confusion
+from privset.evaluation.training import TrainingSet, train
+from privset.observer import Observer
+
+
+def evaluate(
+    images: Tensor,
+    labels: Tensor,
+    dataset: Dataset,
+    *,
+    classifier: str = "convnet",
+    recipe: str = "paper",
+    runs: int = 3,
+    seed: int = 0,
+    device: str = "cpu",
+    observer: Observer | None = None,
+    trained_on: str = "set",
+) -> Evaluation:
+    """Train fresh classifiers on ``images`` and test them on ``dataset.test``.
+
+    Args:
+        images: Normalised floats ``[n, channels, height, width]`` to train on.
+        labels: ``[n]``, numbered as in ``dataset``.
+        dataset: Whose test split is classified; its training records are not touched.
+        classifier: Name of the network.
+        recipe: Name of the way to train it.
+        runs: How many networks, each from its own initial weights.
+        seed: Public seed that everything random here comes from.
+        device: Where to train and test.
+        observer: Told of the progress.
+        trained_on: A word for what ``images`` are, kept in the result.
+    """
+    observer = observer or Observer()
+    facts = dataset.facts
+    test = _test_split(dataset)
+    _check_set(images, labels, facts)
+    if runs < 1:
+        raise ConfigError(f"at least one run is needed to evaluate, not {runs}")
+    fitted = fit_recipe(recipe, channels=facts.channels, images_per_class=len(images) / len(facts.classes))
+    seeds = run_seeds(seed, runs)
+    place = _device(device)
+
+    started = time.perf_counter()
+    given = TrainingSet(
+        images=images.to(place, torch.float32), labels=labels.to(place, torch.int64), facts=facts
+    )
+    networks = train(given, classifier=classifier, recipe=fitted, seeds=seeds, observer=observer)
+    observer.phase("testing", runs)
+    counts = torch.zeros(len(facts.classes), len(facts.classes), dtype=torch.int64)
+    accuracies = []
+    for network in networks:
+        one = confusion(network, test, facts)
+        accuracies.append(100 * int(one.trace()) / len(test))
+        counts += one
+        observer.step(accuracy=accuracies[-1])
+    return Evaluation(
+        data=facts.name,
+        trained_on=trained_on,
+        images=len(images),
+        classifier=classifier,
+        recipe=fitted,
+        accuracies=tuple(accuracies),
+        confusion=tuple(tuple(row) for row in counts.tolist()),
+        classes=facts.classes,
+        seeds=seeds,
+        seconds=time.perf_counter() - started,
+        device=torch.cuda.get_device_name(place) if place.type == "cuda" else str(place),
+    )
+
+
+def run_seeds(seed: int, runs: int) -> tuple[int, ...]:
+    """A 32-bit seed for each run, unlike those of any other ``seed``.
+
+    More runs leave the first ones as they are:
+
+    >>> run_seeds(0, 2) == run_seeds(0, 3)[:2]
+    True
+    """
+    if seed < 0:
+        raise ConfigError(f"the seed must not be negative, and {seed} is")
+    return tuple(int(np.random.SeedSequence([seed, run]).generate_state(1)[0]) for run in range(runs))
+
+
+def _test_split(dataset: Dataset) -> Records:
+    if dataset.test is None or not len(dataset.test):
+        raise ConfigError(
+            f"{dataset.facts.name} has no test images to evaluate on. Hold some out with --test-fraction, "
+            "or put them into a test/ folder beside train/."
+        )
+    return dataset.test
+
+
+def _check_set(images: Tensor, labels: Tensor, facts: PublicFacts) -> None:
+    """Refuses a set that does not belong to the data it is to be tested on."""
+    if images.ndim != 4 or not images.is_floating_point():
+        raise DataError("the set to evaluate must be normalised floats of shape [n, channels, height, width]")
+    if labels.shape != images.shape[:1] or labels.is_floating_point():
+        raise DataError(f"the set to evaluate has {len(images)} images but labels {tuple(labels.shape)}")
+    if not len(images):
+        raise DataError("the set to evaluate is empty")
+    if tuple(images.shape[1:]) != facts.shape:
+        ours, theirs = ("x".join(map(str, shape)) for shape in (images.shape[1:], facts.shape))
+        raise DataError(f"the set to evaluate has {ours} images, and those of {facts.name} are {theirs}")
+    if not 0 <= int(labels.min()) <= int(labels.max()) < len(facts.classes):
+        raise DataError(
+            f"the set to evaluate has labels {int(labels.min())}..{int(labels.max())}, "
+            f"and those of {facts.name} are 0..{len(facts.classes) - 1}"
+        )
+    if not bool(images.isfinite().all()):
+        raise DataError("the set to evaluate has pixels that are infinite or not a number")
+
+
+def _device(name: str) -> torch.device:
+    try:
+        place = torch.device(name)
+        torch.zeros(1, device=place)
+    # A misspelt name, a torch without CUDA and a machine without a card each raise an error of their own.
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ConfigError(f"cannot train on the device {name!r}: {str(error).splitlines()[0]}") from error
+    return place

@@ -1,0 +1,103 @@
+"""How good the trained classifiers are on images that no one synthesised."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from privset.data.facts import PublicFacts
+from privset.data.normalisation import normalise
+from privset.data.records import Records
+from privset.evaluation.recipes import Recipe
+
+CHUNK = 500
+"""Test images classified at once: deep networks on large images then still fit in a small memory."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Test accuracy of a classifier trained several times on one set.
+
+    Attributes:
+        data: Name of the data set whose test split was classified.
+        trained_on: What was trained on: ``set``, ``real`` or ``noise``.
+        images: Number of images trained on.
+        classifier: Name of the network.
+        recipe: How it was trained.
+        accuracies: Percent of the test images, one for each network.
+        confusion: Test images by truth (row) and answer (column), summed over the networks.
+        classes: Names of the rows and columns.
+        seeds: One for each network.
+        seconds: Training and testing together.
+        device: What it ran on.
+    """
+
+    data: str
+    trained_on: str
+    images: int
+    classifier: str
+    recipe: Recipe
+    accuracies: tuple[float, ...]
+    confusion: tuple[tuple[int, ...], ...]
+    classes: tuple[str, ...]
+    seeds: tuple[int, ...]
+    seconds: float
+    device: str
+
+    @property
+    def mean(self) -> float:
+        """Mean accuracy in percent."""
+        return statistics.fmean(self.accuracies)
+
+    @property
+    def std(self) -> float:
+        """Sample standard deviation of the accuracies in percent; 0 if there is only one."""
+        return statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else 0.0
+
+    @property
+    def class_accuracies(self) -> tuple[float | None, ...]:
+        """Percent of each class's test images; None for a class that has none."""
+        totals = [sum(row) for row in self.confusion]
+        return tuple(
+            100 * row[label] / total if total else None
+            for label, (row, total) in enumerate(zip(self.confusion, totals, strict=True))
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain lists, numbers and strings."""
+        return {
+            "data": self.data,
+            "trained_on": self.trained_on,
+            "images": self.images,
+            "classifier": self.classifier,
+            "recipe": self.recipe.name,
+            "recipe_settings": dataclasses.asdict(self.recipe),
+            "accuracy": {"mean": self.mean, "std": self.std, "runs": list(self.accuracies)},
+            "class_accuracy": list(self.class_accuracies),
+            "confusion": [list(row) for row in self.confusion],
+            "classes": list(self.classes),
+            "seeds": list(self.seeds),
+            "seconds": self.seconds,
+            "device": self.device,
+        }
+
+
+@torch.no_grad()
+def confusion(network: nn.Module, records: Records, facts: PublicFacts) -> Tensor:
+    """Counts ``[classes, classes]`` of ``records`` by truth (row) and answer (column), on the CPU.
+
+    The records are normalised and moved to the network's device chunk by chunk.
+    """
+    weight = next(network.parameters())
+    classes = len(facts.classes)
+    counts = torch.zeros(classes * classes, dtype=torch.int64, device=weight.device)
+    for start in range(0, len(records), CHUNK):
+        images = records.images[start : start + CHUNK].to(weight.device)
+        truth = records.labels[start : start + CHUNK].to(weight.device)
+        answer = network(normalise(images, facts, weight.dtype)).argmax(dim=1)
+        counts += torch.bincount(truth * classes + answer, minlength=classes * classes)
+    return counts.view(classes, classes).cpu()

@@ -1,0 +1,24 @@
+"""Noisy answers to synthetic set: one file a method, each loop reading like its paper's pseudo-code."""
+
+from typing import Any
+
+from privset.errors import ConfigError
+from privset.methods.method import Execution, Method, MethodConfig, Plan, Synthesis
+from privset.methods.psg import Psg, PsgConfig
+
+METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in (Psg,)}
+"""By the name typed on the command line."""
+
+
+def get(name: str) -> type[Method[Any]]:
+    """The method of that name.
+
+    >>> get("psg").summary[:17]
+    'Gradient matching'
+    """
+    if name not in METHODS:
+        raise ConfigError(f"method must be one of {', '.join(METHODS)}, not {name!r}")
+    return METHODS[name]
+
+
+__all__ = ["METHODS", "Execution", "Method", "MethodConfig", "Plan", "Psg", "PsgConfig", "Synthesis", "get"]

@@ -1,0 +1,190 @@
+"""What every method promises: a plan that needs no data, and a run that asks exactly what was planned."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from privset.data.facts import PublicFacts
+from privset.errors import BudgetError, ConfigError
+from privset.observer import Observer
+from privset.privacy.accounting import GaussianEvent, Spending, spend
+from privset.privacy.budget import RELATION, PrivacyBudget
+from privset.privacy.curator import Curator
+
+Config = TypeVar("Config", bound="MethodConfig")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MethodConfig:
+    """Settings that every method has. What a subclass adds may change utility and cost, never the guarantee."""
+
+    per_class: int = 10
+    """Synthetic images for each class."""
+    seed: int = 0
+    """Seed of everything public: initial images, networks, shuffling. Never of the noise."""
+
+    def __post_init__(self) -> None:
+        require(self.per_class >= 1, f"per-class must be at least 1, not {self.per_class}")
+        require(self.seed >= 0, f"seed must be 0 or more, not {self.seed}")
+
+
+def require(condition: bool, otherwise: str) -> None:
+    """Raise `ConfigError` with the sentence ``otherwise`` unless the condition holds."""
+    if not condition:
+        raise ConfigError(otherwise)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a method will ask, at which noise, and what that costs; made from public facts alone.
+
+    Attributes:
+        method: Name of the method.
+        config: Its settings.
+        facts: What is public about the data.
+        budget: What may be spent.
+        noise_multiplier: Calibrated (or given) noise of the questions.
+        events: Every question that will be asked.
+        spending: Bounds on epsilon for these events.
+    """
+
+    method: str
+    config: MethodConfig
+    facts: PublicFacts
+    budget: PrivacyBudget
+    noise_multiplier: float
+    events: tuple[GaussianEvent, ...]
+    spending: Spending
+
+    @classmethod
+    def make(
+        cls,
+        method: Method[Any],
+        facts: PublicFacts,
+        budget: PrivacyBudget,
+        noise_multiplier: float,
+        events: tuple[GaussianEvent, ...],
+    ) -> Plan:
+        """Add up what the events cost, and refuse a plan that costs more than the budget."""
+        budget.check_size(facts.size)
+        spending = spend(events, budget.delta)
+        if spending.by(budget.accountant) > budget.epsilon:
+            raise BudgetError(
+                f"these settings would cost epsilon {spending.by(budget.accountant):.4g}, more than the budget "
+                f"{budget.epsilon:g}: ask fewer questions, or leave the noise multiplier to be calibrated"
+            )
+        return cls(
+            method=method.name,
+            config=method.config,
+            facts=facts,
+            budget=budget,
+            noise_multiplier=noise_multiplier,
+            events=events,
+            spending=spending,
+        )
+
+    @property
+    def epsilon(self) -> float:
+        """The bound of the budget's own accountant."""
+        return self.spending.by(self.budget.accountant)
+
+    @property
+    def questions(self) -> int:
+        """How many noisy answers will be asked for in all."""
+        return sum(event.count for event in self.events)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as plain values; an infinite epsilon is written as the string "inf"."""
+
+        def number(value: float | None) -> float | str | None:
+            return "inf" if value == float("inf") else value
+
+        return {
+            "method": self.method,
+            "data": dataclasses.asdict(self.facts),
+            "noise_multiplier": self.noise_multiplier,
+            "questions": self.questions,
+            "epsilon": number(self.epsilon),
+            "delta": self.budget.delta,
+            "accountant": self.budget.accountant,
+            "relation": RELATION,
+            "budget": number(self.budget.epsilon),
+            "epsilon_rdp": number(self.spending.rdp),
+            "epsilon_pld": number(self.spending.pld),
+            "events": [dataclasses.asdict(event) for event in self.events],
+            "settings": dataclasses.asdict(self.config),
+        }
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Synthesis:
+    """What a method made: normalised images ``[m, c, h, w]`` and labels ``[m]``, both free to publish.
+
+    Attributes:
+        images: In the normalised space of the public facts.
+        labels: int64.
+        keep_floats: Publish the unbounded floats as they are, not 8-bit pixels.
+    """
+
+    images: Tensor
+    labels: Tensor
+    keep_floats: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Execution:
+    """Where and how to compute: nothing here can change a guarantee."""
+
+    device: str = "cpu"
+    """cpu, cuda or cuda:N."""
+    chunk: int | None = None
+    """Records whose gradients are held at once; by default 16 on a CPU, 256 on a GPU."""
+
+    def __post_init__(self) -> None:
+        if self.device != "cpu" and not self.device.startswith("cuda"):
+            raise ConfigError(f"device must be cpu, cuda or cuda:N, not {self.device!r}")
+        if self.device.startswith("cuda") and not torch.cuda.is_available():
+            raise ConfigError(f"device {self.device} was asked for, but this machine shows no CUDA device; use cpu")
+        require(self.chunk is None or self.chunk >= 1, f"chunk must be at least 1, not {self.chunk}")
+
+
+class Method(abc.ABC, Generic[Config]):
+    """A public optimiser that may ask the private records only what its plan says."""
+
+    name: ClassVar[str]
+    """As typed on the command line."""
+    summary: ClassVar[str]
+    """One line for `privset methods`."""
+    reference: ClassVar[str]
+    """Where it was published."""
+    config_type: ClassVar[type[MethodConfig]]
+    presets: ClassVar[tuple[str, ...]]
+    """Names that `preset` knows; the first is the default."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    @classmethod
+    @abc.abstractmethod
+    def preset(cls, name: str, *, per_class: int, epsilon: float) -> MethodConfig:
+        """The named preset's settings for a set of this size at this budget."""
+
+    @abc.abstractmethod
+    def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
+        """Calibrate the noise for these public facts; reads no record."""
+
+    @abc.abstractmethod
+    def run(
+        self,
+        curator: Curator,
+        plan: Plan,
+        *,
+        execution: Execution | None = None,
+        observer: Observer | None = None,
+    ) -> Synthesis:
+        """Ask exactly the planned questions and make the set from the answers."""

@@ -1,0 +1,225 @@
+"""PSG: private set generation with discriminative information (Chen, Kerkouche, Fritz; NeurIPS 2022).
+
+Synthetic images are learned so that the gradient they give a network equals the gradient the private
+records give it, for many networks from initialisation to the end of their training on the synthetic
+images themselves. The records enter through one kind of answer only: the noisy gradient sum of a Poisson
+sample. docs/methods/psg.md lists where paper and published code differ, and what is done here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from privset import networks
+from privset.data.facts import PublicFacts
+from privset.data.normalisation import pixel_range
+from privset.errors import BudgetError, ConfigError
+from privset.methods.matching import row_cosine_distance
+from privset.methods.method import Execution, Method, MethodConfig, Plan, Synthesis, require
+from privset.observer import Observer
+from privset.privacy import Curator, GaussianEvent, GradientQuestion, PrivacyBudget, calibrate
+
+_PAPER_LOOPS = {1: (1, 1), 10: (10, 50), 20: (20, 25), 30: (30, 20), 40: (40, 15), 50: (50, 10), 100: (50, 10)}
+"""Images per class -> (outer steps, inner epochs), as published."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PsgConfig(MethodConfig):
+    """Settings of PSG; the defaults are the paper's for 10 images per class at epsilon 10."""
+
+    runs: int = 1000
+    """Fresh networks that the set is matched on, one after the other (the paper's R)."""
+    outer_steps: int = 10
+    """Points along a network's training at which gradients are matched (T)."""
+    batches_per_step: int = 10
+    """Private gradients asked for, and image updates made, at each such point (K)."""
+    inner_epochs: int = 50
+    """Epochs over the synthetic set that a network trains between two such points (J)."""
+    batch_size: int = 256
+    """Expected size of a Poisson sample; the sampling rate is this over the public number of records."""
+    clip_norm: float = 0.1
+    """Longest gradient of one record (C)."""
+    noise_multiplier: float | None = None
+    """Noise over clip norm; None calibrates it to the budget, a number is refused if it costs more than that."""
+    network: str = "convnet"
+    """The architecture to match gradients on; see `privset methods --networks`."""
+    width: int | None = None
+    """Channels of a ConvNet's layers; None is the architecture's own 128."""
+    image_rate: float = 0.1
+    """Learning rate of the images."""
+    image_momentum: float = 0.5
+    """Momentum of the images; its memory lasts over all runs."""
+    network_rate: float = 0.01
+    """Learning rate of the networks, plain SGD."""
+    inner_batch_size: int = 256
+    """Batch size in the inner epochs."""
+    keep_floats: bool = False
+    """Publish unbounded floats as the paper does; otherwise images stay in pixel range and end as 8-bit pixels."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("runs", "outer_steps", "batches_per_step", "inner_epochs", "batch_size", "inner_batch_size"):
+            value = getattr(self, name)
+            require(value >= 1, f"{name.replace('_', '-')} must be at least 1, not {value}")
+        for name in ("clip_norm", "image_rate", "network_rate"):
+            value = getattr(self, name)
+            require(0 < value < float("inf"), f"{name.replace('_', '-')} must be a positive number, not {value}")
+        require(0 <= self.image_momentum < 1, f"image-momentum must lie in [0, 1), not {self.image_momentum}")
+        require(
+            self.noise_multiplier is None or 0 < self.noise_multiplier < float("inf"),
+            f"noise-multiplier must be a positive number, not {self.noise_multiplier}; leave it out to calibrate it",
+        )
+        require(self.width is None or self.width >= 1, f"width must be at least 1, not {self.width}")
+        require(
+            self.network in networks.CLASSIFIERS,
+            f"network must be one of {', '.join(networks.CLASSIFIERS)}, not {self.network!r}",
+        )
+
+    @classmethod
+    def paper(cls, *, per_class: int = 10, epsilon: float = 10.0) -> PsgConfig:
+        """The published settings; R is 1000, and 200 for epsilon 1 and below.
+
+        For set sizes the paper does not have, (T, J) are those of the nearest smaller one it has.
+
+        >>> PsgConfig.paper(per_class=20, epsilon=1).runs
+        200
+        """
+        require(per_class >= 1, f"per-class must be at least 1, not {per_class}")
+        outer, inner = _PAPER_LOOPS[max(size for size in _PAPER_LOOPS if size <= per_class)]
+        return cls(
+            per_class=per_class,
+            runs=200 if epsilon <= 1 else 1000,
+            outer_steps=outer,
+            inner_epochs=inner,
+            keep_floats=True,
+        )
+
+    @classmethod
+    def small(cls, *, per_class: int = 10) -> PsgConfig:
+        """Minutes on two CPU cores for small images: fewer, narrower networks and larger image steps."""
+        return cls(per_class=per_class, runs=20, outer_steps=4, batches_per_step=4, inner_epochs=20, width=32)
+
+
+class Psg(Method[PsgConfig]):
+    """Private set generation by gradient matching."""
+
+    name = "psg"
+    summary = "Gradient matching on many networks, noisy Poisson-sampled gradients (the paper's method)"
+    reference = "Chen, Kerkouche, Fritz: Private Set Generation with Discriminative Information, NeurIPS 2022"
+    config_type = PsgConfig
+    presets = ("paper", "small")
+
+    @classmethod
+    def preset(cls, name: str, *, per_class: int, epsilon: float) -> PsgConfig:
+        """``paper``: the published settings; ``small``: a run of minutes on a CPU."""
+        if name == "paper":
+            return PsgConfig.paper(per_class=per_class, epsilon=epsilon)
+        if name == "small":
+            return PsgConfig.small(per_class=per_class)
+        raise ConfigError(f"psg has the presets {', '.join(cls.presets)}, not {name!r}")
+
+    def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
+        """R x T x K gradient questions on Poisson samples of rate batch / records."""
+        config = self.config
+        rate = min(1.0, config.batch_size / facts.size)
+
+        def events(noise_multiplier: float) -> tuple[GaussianEvent, ...]:
+            question = GradientQuestion(
+                sampling_rate=rate, clip_norm=config.clip_norm, noise_multiplier=noise_multiplier
+            )
+            return (question.event(config.runs * config.outer_steps * config.batches_per_step),)
+
+        noise = config.noise_multiplier
+        if noise is None or not budget.private:
+            noise = calibrate(events, budget)
+        # Beyond this, the noise on every single coordinate exceeds the longest sum the sample could have.
+        if noise > rate * facts.size:
+            raise BudgetError(
+                f"{events(noise)[0].count:,} questions cannot be paid for with epsilon {budget.epsilon:g}: each answer "
+                f"would carry noise {noise:.3g} times one record's part, and only {rate * facts.size:.0f} records "
+                "take part. Lower runs, outer-steps or batches-per-step, or raise epsilon."
+            )
+        return Plan.make(self, facts, budget, noise, events(noise))
+
+    def run(
+        self,
+        curator: Curator,
+        plan: Plan,
+        *,
+        execution: Execution | None = None,
+        observer: Observer | None = None,
+    ) -> Synthesis:
+        """Algorithm 1 of the paper, with the inner training inside the outer loop (see docs/methods/psg.md)."""
+        config, facts = self.config, plan.facts
+        execution, observer = execution or Execution(), observer or Observer()
+        (event,) = plan.events
+        question = GradientQuestion(
+            sampling_rate=event.sampling_rate, clip_norm=config.clip_norm, noise_multiplier=event.noise_multiplier
+        )
+        expected_batch = event.sampling_rate * facts.size
+        generator = torch.Generator().manual_seed(config.seed)
+
+        labels = torch.arange(len(facts.classes)).repeat_interleave(config.per_class).to(execution.device)
+        images = torch.randn(len(labels), *facts.shape, generator=generator).to(execution.device).requires_grad_()
+        optimiser = torch.optim.SGD([images], lr=config.image_rate, momentum=config.image_momentum)
+
+        curator.prepay(question, event.count)
+        observer.phase("matching gradients", event.count)
+        for _ in range(config.runs):
+            network_seed = int(torch.randint(2**31, (), generator=generator))
+            network = networks.build(config.network, facts, seed=network_seed, width=config.width)
+            network.to(execution.device)
+            for outer in range(config.outer_steps):
+                if outer:  # no gradient is matched after the last training, so none is done
+                    _train(network, images.detach(), labels, config, generator)
+                parameters = {name: value.detach() for name, value in network.named_parameters()}
+                answers = curator.gradient(question, _loss_of(network), parameters, draws=config.batches_per_step)
+                for answer in answers:
+                    target = [total / expected_batch for total in answer.values()]
+                    distance = row_cosine_distance(_gradient_of(network, images, labels), target)
+                    optimiser.zero_grad()
+                    (images.grad,) = torch.autograd.grad(distance, [images])
+                    optimiser.step()
+                    if not config.keep_floats:
+                        low, high = pixel_range(facts, images)
+                        with torch.no_grad():
+                            images.copy_(images.clamp(low, high))
+                    observer.step(distance=float(distance.detach()))
+        return Synthesis(images.detach().cpu(), labels.cpu(), keep_floats=config.keep_floats)
+
+
+def _loss_of(network: nn.Module):
+    """Cross-entropy of one record, as a function of the network's parameters."""
+
+    def loss(parameters: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
+        return F.cross_entropy(functional_call(network, parameters, (image[None],)), label[None])
+
+    return loss
+
+
+def _gradient_of(network: nn.Module, images: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+    """The gradient of the mean loss over all synthetic images, differentiable with respect to them."""
+    loss = F.cross_entropy(network(images), labels)
+    return torch.autograd.grad(loss, list(network.parameters()), create_graph=True)
+
+
+def _train(network: nn.Module, images: Tensor, labels: Tensor, config: PsgConfig, generator: torch.Generator) -> None:
+    """Inner epochs of plain SGD on the synthetic set."""
+    optimiser = torch.optim.SGD(network.parameters(), lr=config.network_rate)
+    for _ in range(config.inner_epochs):
+        for batch in _batches(len(labels), config.inner_batch_size, generator):
+            optimiser.zero_grad()
+            F.cross_entropy(network(images[batch]), labels[batch]).backward()
+            optimiser.step()
+
+
+def _batches(size: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Shuffled batches of indices; a set that fits into one batch is taken whole."""
+    order = torch.arange(size) if size <= batch_size else torch.randperm(size, generator=generator)
+    yield from order.split(batch_size)

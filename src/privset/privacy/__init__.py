@@ -1,0 +1,29 @@
+"""The trusted kernel: all that an auditor must read to believe a guarantee.
+
+budget -> what may be spent; accounting -> what questions cost; ledger -> what was asked, on disk;
+noise -> secret randomness; clipping -> what one record may contribute; curator -> the only holder of records.
+"""
+
+from privset.privacy.accounting import GaussianEvent, Spending, calibrate, spend
+from privset.privacy.budget import RELATION, PrivacyBudget
+from privset.privacy.curator import Curator, GradientQuestion, Tally, TotalQuestion
+from privset.privacy.ledger import BudgetExceeded, Ledger
+from privset.privacy.noise import NoiseSource, seeded_noise, system_noise
+
+__all__ = [
+    "RELATION",
+    "BudgetExceeded",
+    "Curator",
+    "GaussianEvent",
+    "GradientQuestion",
+    "Ledger",
+    "NoiseSource",
+    "PrivacyBudget",
+    "Spending",
+    "Tally",
+    "TotalQuestion",
+    "calibrate",
+    "seeded_noise",
+    "spend",
+    "system_noise",
+]

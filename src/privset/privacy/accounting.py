@@ -1,0 +1,186 @@
+"""What a list of questions costs: dp-accounting's RDP and PLD bounds, and noise calibrated to a budget.
+
+Every mechanism of this package is a (Poisson-subsampled) Gaussian one, so a question is charged as a
+`GaussianEvent`; what was asked is kept apart from how it is accounted, as in dp-accounting itself. Both
+bounds hold; the smaller of two valid upper bounds is a valid upper bound. The relation is
+add-or-remove-one-record throughout.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterable
+
+from privset.errors import BudgetError
+from privset.privacy.budget import Accountant, PrivacyBudget
+
+PLD_INTERVAL = 1e-4
+"""Discretisation of the privacy loss; coarser intervals are still valid but can be worse than RDP."""
+
+PLD_CEILING = 40.0
+"""Above this epsilon (by RDP) PLD is not computed: it takes minutes, for an epsilon that guarantees nothing."""
+
+_TOLERANCE = 1e-6
+"""Relative precision of a calibrated noise multiplier; the error is always on the side of more noise."""
+
+_LOG_NOISE_LIMIT = 18.0
+"""Noise multipliers are looked for up to e**18, about 65 million."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GaussianEvent:
+    """``count`` answers with Gaussian noise, each on its own Poisson sample of the records.
+
+    Guarantee: an answer whose sensitivity is s under add/remove, with noise of standard deviation
+    ``noise_multiplier * s``, on a sample that each record enters independently with probability at most
+    ``sampling_rate``, costs no more than one such event. A noise multiplier of 0 means the clean answer.
+    """
+
+    question: str
+    """Which of the curator's questions was asked."""
+    sampling_rate: float
+    """Probability with which each record takes part; 1 is the full batch."""
+    noise_multiplier: float
+    """Standard deviation of the noise divided by the sensitivity."""
+    count: int = 1
+    """How many such answers."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.sampling_rate <= 1:
+            raise BudgetError(f"sampling rate must lie in (0, 1], not {self.sampling_rate!r}")
+        if not (self.noise_multiplier >= 0 and math.isfinite(self.noise_multiplier)):
+            raise BudgetError(f"noise multiplier must be 0 or more, not {self.noise_multiplier!r}")
+        if self.count < 1:
+            raise BudgetError(f"an event needs at least one answer, not {self.count!r}")
+
+
+def merge(events: Iterable[GaussianEvent]) -> tuple[GaussianEvent, ...]:
+    """Events that differ in their count alone, added up; the order of first appearance is kept."""
+    counts: dict[GaussianEvent, int] = {}
+    for event in events:
+        single = dataclasses.replace(event, count=1)
+        counts[single] = counts.get(single, 0) + event.count
+    return tuple(dataclasses.replace(event, count=count) for event, count in counts.items())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Spending:
+    """Upper bounds on epsilon for the same events by each accountant.
+
+    Attributes:
+        rdp: By Renyi differential privacy.
+        pld: By the privacy loss distribution; None above `PLD_CEILING`, where it is not computed.
+    """
+
+    rdp: float
+    pld: float | None
+
+    @property
+    def best(self) -> float:
+        """The smaller of the valid bounds."""
+        return self.rdp if self.pld is None else min(self.rdp, self.pld)
+
+    def by(self, accountant: Accountant) -> float:
+        """The bound of one accountant (for pld above its ceiling: infinite, that is, never within a budget)."""
+        if accountant == "pld":
+            return math.inf if self.pld is None else self.pld
+        return self.rdp if accountant == "rdp" else self.best
+
+
+def spend(events: Iterable[GaussianEvent], delta: float) -> Spending:
+    """Both bounds on epsilon for the composition of all events at ``delta``.
+
+    >>> spend([GaussianEvent(question="total", sampling_rate=1.0, noise_multiplier=3.731)], 1e-5).best < 1
+    True
+    """
+    merged = merge(events)
+    rdp = _epsilon(merged, delta, "rdp")
+    return Spending(rdp=rdp, pld=_epsilon(merged, delta, "pld") if rdp <= PLD_CEILING else None)
+
+
+@functools.lru_cache(maxsize=1024)
+def _epsilon(events: tuple[GaussianEvent, ...], delta: float, accountant: str) -> float:
+    if not events:
+        return 0.0
+    if any(event.noise_multiplier == 0 for event in events):
+        return math.inf
+    # Imported here: it takes a second, and commands that account for nothing should not wait for it.
+    import dp_accounting
+    from absl import logging
+    from dp_accounting import pld, rdp
+
+    # RDP drops Renyi orders it cannot evaluate and warns of each: the bound from the others is still valid.
+    logging.set_verbosity(logging.ERROR)
+    relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+    if accountant == "pld":
+        bound = pld.PLDAccountant(relation, value_discretization_interval=PLD_INTERVAL)
+    else:
+        bound = rdp.RdpAccountant(neighboring_relation=relation)
+    for rate, noise, count in _full_batches_joined(events):
+        event = dp_accounting.GaussianDpEvent(noise)
+        bound.compose(event if rate == 1 else dp_accounting.PoissonSampledDpEvent(rate, event), count)
+    return float(bound.get_epsilon(delta))
+
+
+def _full_batches_joined(events: Iterable[GaussianEvent]) -> list[tuple[float, float, int]]:
+    """(rate, noise, count) with all full-batch answers as one Gaussian mechanism, which they jointly are."""
+    parts = [(e.sampling_rate, e.noise_multiplier, e.count) for e in events if e.sampling_rate < 1]
+    precision = sum(e.count / e.noise_multiplier**2 for e in events if e.sampling_rate == 1)
+    return [*parts, (1.0, 1 / math.sqrt(precision), 1)] if precision else parts
+
+
+def calibrate(events_at: Callable[[float], Iterable[GaussianEvent]], budget: PrivacyBudget) -> float:
+    """The smallest noise multiplier (to one part in a million, rounded up) that keeps the events in budget.
+
+    Args:
+        events_at: The events a method will ask for at a given noise multiplier; more noise must cost less.
+        budget: What they may cost; an infinite epsilon needs no noise and gives 0.
+
+    Returns:
+        A noise multiplier whose events cost at most ``budget.epsilon``: the bound is checked, not assumed.
+    """
+    if not budget.private:
+        return 0.0
+    noise = _smallest(events_at, budget, "rdp", start=1.0)
+    if budget.accountant == "rdp":
+        return noise
+    if budget.epsilon > PLD_CEILING:
+        if budget.accountant == "pld":
+            raise BudgetError(
+                f"the pld accountant is not computed above epsilon {PLD_CEILING:g}; "
+                f"choose a smaller epsilon than {budget.epsilon:g}, or --accountant rdp"
+            )
+        return noise
+    tighter = _smallest(events_at, budget, "pld", start=noise)
+    return tighter if budget.accountant == "pld" else min(noise, tighter)
+
+
+def _smallest(
+    events_at: Callable[[float], Iterable[GaussianEvent]], budget: PrivacyBudget, accountant: str, start: float
+) -> float:
+    """Bracket the root from ``start``, find it on the log-log curve (nearly straight), end on the safe side."""
+    from scipy.optimize import brentq
+
+    def excess(log_noise: float) -> float:
+        cost = _epsilon(merge(events_at(math.exp(log_noise))), budget.delta, accountant)
+        return math.log(max(cost, 1e-300) / budget.epsilon)
+
+    high = math.log(start)
+    while excess(high) > 0:
+        high += 0.5
+        if high > _LOG_NOISE_LIMIT:
+            raise BudgetError(
+                f"no amount of noise brings these questions within epsilon {budget.epsilon:g} at delta "
+                f"{budget.delta:g}; ask fewer of them, or raise the budget"
+            )
+    low = high - 0.1
+    while excess(low) <= 0:
+        high, low = low, low - 0.5
+        if low < -_LOG_NOISE_LIMIT:
+            return math.exp(high)
+    root = brentq(excess, low, high, xtol=_TOLERANCE)
+    while excess(root) > 0:
+        root += _TOLERANCE
+    return math.exp(root)

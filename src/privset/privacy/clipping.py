@@ -1,0 +1,67 @@
+"""What one record may contribute: vectors, or gradients over all parameters together, of bounded length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+from torch.func import grad, vmap
+
+Parameters = dict[str, Tensor]
+Loss = Callable[[Parameters, Tensor, Tensor], Tensor]
+"""(parameters, image [c, h, w], label []) -> scalar. It sees one record, so no record can touch another's."""
+
+
+def clip_factors(squared_norms: Tensor, bound: float) -> Tensor:
+    """Squared lengths ``[n]`` -> factors ``[n]`` that bring each vector to at most ``bound``.
+
+    Guarantee: ``factor * length <= bound`` up to one rounding; a length that is NaN or infinite gets 0.
+
+    >>> clip_factors(torch.tensor([0.25, 16.0, float("nan")]), 2.0)
+    tensor([1.0000, 0.5000, 0.0000])
+    """
+    norms = squared_norms.sqrt()
+    return torch.where(norms.isfinite(), bound / norms.clamp_min(bound), 0.0)
+
+
+def clipped_sum(vectors: Tensor, bound: float) -> tuple[Tensor, Tensor]:
+    """Vectors ``[n, d]`` -> the sum ``[d]`` of them, each shortened to ``bound``, and how many were not finite.
+
+    Guarantee: adding or removing one row moves the sum by at most ``bound`` in L2 (up to float rounding). A row
+    with a NaN or an infinity counts as zero; no rows give zeros.
+    """
+    factors = clip_factors(vectors.square().sum(1), bound)
+    bad = factors == 0
+    # 0 * NaN is NaN, so a bad row is replaced, not multiplied away.
+    return factors @ torch.where(bad[:, None], 0.0, vectors), bad.sum()
+
+
+def clipped_gradient_sum(
+    loss: Loss, parameters: Parameters, chunks: Iterable[tuple[Tensor, Tensor]], *, clip_norm: float
+) -> tuple[Parameters, Tensor]:
+    """Chunks of (images ``[n, c, h, w]``, labels ``[n]``) -> summed gradients, and how many were not finite.
+
+    Each record's gradient, over all parameters together, is shortened to ``clip_norm`` first.
+
+    Guarantee: adding or removing one record moves the sum, over all parameters together, by at most
+    ``clip_norm`` in L2 (up to float rounding). A gradient that is not finite, or too long for its length to
+    be, counts as zero; an empty batch gives zeros.
+
+    Args:
+        loss: Of one record; evaluated under `torch.func.vmap`, which keeps records apart.
+        parameters: Where the gradient is taken.
+        chunks: The batch in pieces; their size changes memory and speed alone.
+        clip_norm: The bound.
+    """
+    per_record = vmap(grad(loss), in_dims=(None, 0, 0))
+    first = next(iter(parameters.values()))
+    total = torch.zeros(sum(value.numel() for value in parameters.values()), dtype=first.dtype, device=first.device)
+    not_finite = torch.zeros((), dtype=torch.int64, device=first.device)
+    for images, labels in chunks:
+        gradients = per_record(parameters, images, labels)
+        added, bad = clipped_sum(torch.cat([g.flatten(1) for g in gradients.values()], dim=1), clip_norm)
+        total += added
+        not_finite += bad
+    pieces = total.split([value.numel() for value in parameters.values()])
+    return {name: piece.view_as(parameters[name]) for name, piece in zip(parameters, pieces, strict=True)}, not_finite

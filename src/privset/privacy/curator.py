@@ -1,0 +1,214 @@
+"""The only holder of the private records. It answers noisy questions, each charged before it is answered.
+
+A method is handed a `Curator` and public facts, never a record: the records live in the closures of the two
+answering functions below, and no attribute, iterator or return value leads to them. Proofs of what each
+answer guarantees: docs/proofs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from privset.data.facts import PublicFacts
+from privset.data.normalisation import normalise
+from privset.data.records import Records
+from privset.errors import ConfigError
+from privset.privacy.accounting import GaussianEvent
+from privset.privacy.clipping import Loss, Parameters, clipped_gradient_sum, clipped_sum
+from privset.privacy.ledger import Ledger
+from privset.privacy.noise import NoiseSource
+from privset.privacy.sampling import poisson_sample
+
+Statistic = Callable[[Tensor, Tensor], Tensor]
+"""(image [c, h, w], label []) -> vector [d]. Like a loss, it sees one record."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GradientQuestion:
+    """Sum over a Poisson sample of per-record gradients of bounded length, plus noise.
+
+    Sensitivity under add/remove: ``clip_norm``, over all parameters together.
+    """
+
+    sampling_rate: float
+    """Probability with which each record enters a sample; 1 asks everyone."""
+    clip_norm: float
+    """Longest contribution of one record (L2, over all parameters together)."""
+    noise_multiplier: float
+    """Standard deviation of the noise divided by clip_norm."""
+
+    def __post_init__(self) -> None:
+        _check_bound("clip norm", self.clip_norm)
+
+    def event(self, count: int) -> GaussianEvent:
+        """What ``count`` answers cost."""
+        return GaussianEvent(
+            question="gradient",
+            sampling_rate=self.sampling_rate,
+            noise_multiplier=self.noise_multiplier,
+            count=count,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TotalQuestion:
+    """Sum by class over all records of a vector of bounded length, plus noise.
+
+    Sensitivity under add/remove: ``bound``, over all classes together, since a record is in one class.
+    """
+
+    bound: float
+    """Longest contribution of one record (L2)."""
+    noise_multiplier: float
+    """Standard deviation of the noise divided by bound."""
+
+    def __post_init__(self) -> None:
+        _check_bound("bound", self.bound)
+
+    def event(self, count: int) -> GaussianEvent:
+        """What ``count`` answers cost."""
+        return GaussianEvent(
+            question="total", sampling_rate=1.0, noise_multiplier=self.noise_multiplier, count=count
+        )
+
+
+def _check_bound(name: str, value: float) -> None:
+    if not (value > 0 and math.isfinite(value)):
+        raise ConfigError(f"{name} must be a positive number, not {value!r}")
+
+
+@dataclasses.dataclass
+class Tally:
+    """What only the data holder may see: it depends on the records and is never released.
+
+    Attributes:
+        not_finite: How many contributions were not finite and counted as zero.
+    """
+
+    not_finite: int = 0
+
+
+class Curator:
+    """Answers questions about private records, within a budget.
+
+    Args:
+        records: The private records.
+        facts: What is public about them.
+        ledger: Where each question is charged before it is answered.
+        noise: Source of noise and of samples.
+        device: Where answers are computed.
+        chunk: How many per-record gradients are held at once (memory and speed alone).
+        tally: Receives what the data holder alone may see.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        facts: PublicFacts,
+        ledger: Ledger,
+        noise: NoiseSource,
+        *,
+        device: str = "cpu",
+        chunk: int | None = None,
+        tally: Tally | None = None,
+    ) -> None:
+        if len(records) != facts.size:
+            raise ConfigError(f"{facts.name}: {len(records)} records, but the public facts say {facts.size}")
+        self.facts = facts
+        self._ledger = ledger
+        self._prepaid: dict[GaussianEvent, int] = {}
+        self._answer_gradient, self._answer_total = _answers(
+            records, facts, noise, device, chunk or (256 if device.startswith("cuda") else 16), tally or Tally()
+        )
+
+    def prepay(self, question: GradientQuestion | TotalQuestion, count: int) -> None:
+        """Charge ``count`` answers at once, so that a fast loop never waits for the disk.
+
+        Raises `BudgetExceeded`, and charges nothing, if they do not all fit into the budget.
+        """
+        self._ledger.charge(question.event(count))
+        single = question.event(1)
+        self._prepaid[single] = self._prepaid.get(single, 0) + count
+
+    def gradient(
+        self, question: GradientQuestion, loss: Loss, parameters: Parameters, *, draws: int = 1
+    ) -> list[Parameters]:
+        """``draws`` independent noisy gradient sums at the same parameters, each on its own Poisson sample.
+
+        Guarantee: each draw is one sampled Gaussian answer of sensitivity ``clip_norm``; all of them are charged
+        before the first is computed. The sums are not divided by anything: divide by public constants only.
+
+        Args:
+            question: Rate, clipping and noise.
+            loss: Of one record, a public function.
+            parameters: Where the gradient is taken; public.
+            draws: How many answers.
+        """
+        self._pay(question, draws)
+        return [self._answer_gradient(question, loss, parameters) for _ in range(draws)]
+
+    def total(self, question: TotalQuestion, statistic: Statistic, *, block: int = 200) -> Tensor:
+        """Noisy sums by class ``[classes, d]`` of a statistic over all records.
+
+        Guarantee: a Gaussian answer of sensitivity ``bound``, whatever the statistic returns: it is evaluated under
+        `torch.func.vmap`, which keeps records apart, a vector longer than ``bound`` is shortened to it, and one that
+        is not finite counts as zero. A class without records gives noise around zero.
+
+        Args:
+            question: Bound and noise.
+            statistic: Of one normalised record, a public function.
+            block: Records looked at together (memory and speed alone).
+        """
+        self._pay(question, 1)
+        return self._answer_total(question, statistic, block)
+
+    def _pay(self, question: GradientQuestion | TotalQuestion, count: int) -> None:
+        if count < 1:
+            raise ConfigError(f"ask for at least one answer, not {count}")
+        single = question.event(1)
+        credit = self._prepaid.get(single, 0)
+        if credit < count:
+            self.prepay(question, count - credit)
+        self._prepaid[single] -= count
+
+
+def _answers(
+    records: Records, facts: PublicFacts, noise: NoiseSource, device: str, chunk: int, tally: Tally
+) -> tuple[
+    Callable[[GradientQuestion, Loss, Parameters], Parameters], Callable[[TotalQuestion, Statistic, int], Tensor]
+]:
+    """The two functions that may look at the records, and the only references to them."""
+    images, labels = records.images.to(device), records.labels.to(device)
+
+    def gradient(question: GradientQuestion, loss: Loss, parameters: Parameters) -> Parameters:
+        chosen = poisson_sample(noise, len(labels), question.sampling_rate).to(device)
+        dtype = next(iter(parameters.values())).dtype
+        chunks = ((normalise(images[part], facts, dtype), labels[part]) for part in chosen.split(chunk) if len(part))
+        sums, bad = clipped_gradient_sum(loss, parameters, chunks, clip_norm=question.clip_norm)
+        tally.not_finite += int(bad)
+        std = question.noise_multiplier * question.clip_norm
+        return {name: noise.add_normal(value, std) for name, value in sums.items()}
+
+    def total(question: TotalQuestion, statistic: Statistic, block: int) -> Tensor:
+        of_each = vmap(statistic)
+        sums: list[Tensor | float] = [0.0] * len(facts.classes)
+        width = 0
+        for start in range(0, len(labels), block):
+            part = labels[start : start + block]
+            with torch.no_grad():
+                rows = of_each(normalise(images[start : start + block], facts), part).to(torch.float64)
+            width = rows.shape[1]
+            for label in part.unique().tolist():
+                added, bad = clipped_sum(rows[part == label], question.bound)
+                sums[label] = sums[label] + added
+                tally.not_finite += int(bad)
+        by_class = torch.stack([torch.zeros(width, dtype=torch.float64, device=device) + row for row in sums])
+        return noise.add_normal(by_class, question.noise_multiplier * question.bound).to(torch.float32)
+
+    return gradient, total

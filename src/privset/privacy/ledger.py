@@ -1,0 +1,128 @@
+"""What has been asked so far, on disk before it is answered.
+
+A ledger is a text file of JSON lines: the budget first, then one line for every charge. A charge is
+appended and fsynced before any noise is drawn, so a crash can only count too much.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import math
+import os
+from pathlib import Path
+
+from privset.errors import BudgetError, ReleaseError
+from privset.privacy.accounting import GaussianEvent, merge, spend
+from privset.privacy.budget import RELATION, PrivacyBudget
+
+
+class BudgetExceeded(BudgetError):
+    """A question that would pass the budget: it was neither charged nor answered."""
+
+
+class Ledger:
+    """The charges against one budget, in memory and, given a path, on disk.
+
+    The file is created by the first charge, exclusively: two runs can never share one.
+
+    >>> ledger = Ledger(PrivacyBudget(epsilon=1.0))
+    >>> ledger.charge(GaussianEvent(question="total", sampling_rate=1.0, noise_multiplier=1.0))
+    Traceback (most recent call last):
+        ...
+    privset.privacy.ledger.BudgetExceeded: ... would bring the cost to epsilon 4.38, past the budget of 1...
+    """
+
+    def __init__(self, budget: PrivacyBudget, path: Path | None = None) -> None:
+        self.budget = budget
+        self.path = path
+        self._events: tuple[GaussianEvent, ...] = ()
+
+    @property
+    def events(self) -> tuple[GaussianEvent, ...]:
+        """Every charge so far, like ones added up."""
+        return self._events
+
+    def charge(self, event: GaussianEvent) -> None:
+        """Record the event durably, or raise `BudgetExceeded` and record nothing."""
+        events = merge([*self._events, event])
+        cost = spend(events, self.budget.delta).by(self.budget.accountant)
+        if cost > self.budget.epsilon:
+            raise BudgetExceeded(
+                f"{event.count:,} more {event.question!r} answer(s) at noise multiplier {event.noise_multiplier:.4g} "
+                f"would bring the cost to epsilon {cost:.3g}, past the budget of {self.budget.epsilon:g}; "
+                "nothing was answered"
+            )
+        if self.path is not None:
+            self._append(self.path, event)
+        self._events = events
+
+    def _append(self, path: Path, event: GaussianEvent) -> None:
+        line = dataclasses.asdict(event) | {"time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
+        first = not self._events
+        try:
+            with open(path, "x" if first else "a", encoding="utf-8") as file:
+                if first:
+                    file.write(json.dumps(_header(self.budget)) + "\n")
+                file.write(json.dumps(line) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except FileExistsError:
+            raise unfinished(path) from None
+        if first:
+            _sync_folder(path.parent)
+
+
+def _header(budget: PrivacyBudget) -> dict[str, object]:
+    epsilon = budget.epsilon if math.isfinite(budget.epsilon) else "inf"
+    return {
+        "ledger": 1,
+        "epsilon": epsilon,
+        "delta": budget.delta,
+        "accountant": budget.accountant,
+        "relation": RELATION,
+    }
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new file's name durable too, not only its bytes."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read(path: Path) -> tuple[PrivacyBudget, tuple[GaussianEvent, ...]]:
+    """The budget and the charges of a ledger file; a damaged one is a `ReleaseError` that names the line."""
+    number = 0
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        header = json.loads(lines[0])
+        if header["ledger"] != 1 or header["relation"] != RELATION:
+            raise ValueError(f"not a version 1 ledger for the relation {RELATION}")
+        budget = PrivacyBudget(
+            epsilon=float(header["epsilon"]), delta=header["delta"], accountant=header["accountant"]
+        )
+        events = []
+        for number, line in enumerate(lines[1:], start=1):  # noqa: B007 - the error below names the line
+            charge = json.loads(line)
+            charge.pop("time")
+            events.append(GaussianEvent(**charge))
+    except OSError as error:
+        raise ReleaseError(f"{path}: the ledger cannot be read ({error.strerror})") from error
+    except (ValueError, KeyError, TypeError, IndexError, BudgetError) as error:
+        raise ReleaseError(f"{path}: line {number + 1} of the ledger is damaged ({error})") from error
+    return budget, merge(events)
+
+
+def unfinished(path: Path) -> BudgetError:
+    """The error for a ledger that an earlier run left behind: what it charged, and what may be done."""
+    budget, events = read(path)
+    cost = spend(events, budget.delta).by(budget.accountant)
+    return BudgetError(
+        f"{path} holds charges of epsilon {cost:.4g} by a run that did not finish. If nothing that run computed "
+        "has been seen by anyone, delete the file and run again; otherwise keep it, count its epsilon in addition, "
+        "and choose another --out."
+    )

@@ -1,0 +1,56 @@
+"""Where the randomness that privacy rests on comes from: Gaussian noise and secret samples.
+
+`SystemNoise` is what releases use: ChaCha20, keyed with 256 bits of the operating system's entropy, so
+that neither noise nor sample can be guessed from outputs or from a seed. `SeededNoise` repeats itself,
+for tests and studies, and stamps a certificate "seeded noise: not private".
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Literal
+
+import numpy as np
+import torch
+from randomgen import ChaCha
+from torch import Tensor
+
+
+class NoiseSource:
+    """Normal numbers and random bits from one cryptographic stream.
+
+    Attributes:
+        kind: "system" (secret, for releases) or "seeded" (repeatable, never private).
+    """
+
+    def __init__(self, kind: Literal["system", "seeded"], key: int) -> None:
+        self.kind: Literal["system", "seeded"] = kind
+        self._stream = np.random.Generator(ChaCha(key=key, rounds=20))
+
+    def add_normal(self, answer: Tensor, std: float) -> Tensor:
+        """``answer`` plus independent N(0, std**2) on every element, in ``answer``'s dtype and device.
+
+        The sum is taken in float64 and rounded once at the end. A ``std`` of 0 returns the answer as it is.
+        The samples are floating-point normals: attacks on their low-order bits are out of scope, as in
+        every mainstream DP library, and each certificate says so.
+        """
+        if std == 0:
+            return answer
+        noise = torch.from_numpy(self._stream.standard_normal(tuple(answer.shape)))
+        # Added on the CPU: the noise is made there, and not every device has float64.
+        noisy = answer.detach().to("cpu", torch.float64) + std * noise
+        return noisy.to(answer.device, answer.dtype)
+
+    def bits(self, count: int) -> np.ndarray:
+        """``[count]`` uniform 64-bit words."""
+        return self._stream.integers(0, 2**64, size=count, dtype=np.uint64)
+
+
+def system_noise() -> NoiseSource:
+    """A fresh secret stream from the operating system's entropy: the only source a release may use."""
+    return NoiseSource("system", secrets.randbits(256))
+
+
+def seeded_noise(seed: int) -> NoiseSource:
+    """A stream that anyone who knows the seed can repeat and subtract: for tests and studies, never private."""
+    return NoiseSource("seeded", seed)

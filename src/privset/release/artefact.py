@@ -1,0 +1,199 @@
+"""The release folder: written whole or not at all, and read with suspicion.
+
+Everything is first written into a hidden folder beside the target, ``.NAME.partial-XXXXXXXX``, and made
+durable there; then that folder is renamed. A killed run leaves no half release under the release's name, and
+what it does leave is known by its name (`leftovers`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+from privset.errors import ReleaseError
+from privset.release import card, preview, synthetic
+from privset.release.certificate import FILE as CERTIFICATE_FILE
+from privset.release.certificate import LEDGER_FILE, Certificate, read_ledger, sha256
+from privset.release.synthetic import SyntheticSet
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Release:
+    """A release as read from its folder.
+
+    Attributes:
+        path: The folder.
+        set: The synthetic set.
+        certificate: What was asked, what it cost, what it guarantees.
+    """
+
+    path: Path
+    set: SyntheticSet
+    certificate: Certificate
+
+
+def check_writable(folder: Path) -> None:
+    """Make sure that a release can be written to ``folder``; to be called before any budget is charged.
+
+    Nothing is left behind: missing parents are not created yet.
+
+    Raises:
+        ReleaseError: The target exists, or its parent cannot be written to.
+    """
+    folder = Path(os.path.abspath(folder))
+    if os.path.lexists(folder):
+        raise ReleaseError(
+            f"{folder} exists already, and a release never replaces anything; choose another folder"
+        )
+    ancestor = folder.parent
+    while not os.path.lexists(ancestor):
+        ancestor = ancestor.parent
+    if not ancestor.is_dir():
+        raise ReleaseError(
+            f"{folder} cannot be made, because {ancestor} is not a folder; choose another place"
+        )
+    # The very name that will be used: this finds read-only places, and names that are too long, alike.
+    probe = ancestor / _partial(folder.name).name
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ReleaseError(
+            f"{folder} cannot be written in {ancestor} ({reason}); choose a place where you may write"
+        ) from error
+
+
+def save(
+    folder: Path, synthetic_set: SyntheticSet, certificate: Certificate, ledger_path: Path | None
+) -> Path:
+    """Write the whole release, or nothing.
+
+    Args:
+        folder: Where; it must not exist.
+        synthetic_set: The set that the certificate was made for.
+        certificate: Its certificate.
+        ledger_path: The curator's ledger, which is copied; None if the certificate was made without one.
+
+    Returns:
+        The folder, as an absolute path.
+
+    Raises:
+        ReleaseError: It exists, cannot be written, or set, ledger and certificate do not belong together.
+    """
+    folder = Path(os.path.abspath(folder))
+    files = _files(synthetic_set, certificate, ledger_path)
+    check_writable(folder)
+    partial = folder.parent / _partial(folder.name)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial.mkdir()
+        for name, content in files.items():
+            _write_durably(partial / name, content)
+        _sync_folder(partial)
+    except BaseException as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise ReleaseError(
+                f"{folder} cannot be written ({error.strerror}); nothing was left there"
+            ) from error
+        raise
+    try:
+        if os.path.lexists(folder):  # rename would silently take the place of an empty folder
+            raise FileExistsError(None, "it exists now, and did not when this run began")
+        os.rename(partial, folder)
+    except OSError as error:
+        # The budget is spent, and the release is complete: it must not be thrown away for want of a name.
+        raise ReleaseError(
+            f"{folder} cannot be given its name ({error.strerror}); the complete release is in {partial}: "
+            "move it"
+        ) from error
+    _sync_folder(folder.parent)
+    return folder
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Hidden folders beside ``folder`` that killed runs left; they hold nothing that is needed."""
+    folder = Path(os.path.abspath(folder))
+    start = f".{folder.name}.partial-"
+    try:
+        return sorted(path for path in folder.parent.iterdir() if path.name.startswith(start))
+    except OSError:
+        return []
+
+
+def load(folder: Path) -> Release:
+    """Read a release. Only JSON and safetensors are read, so a hostile folder cannot run code.
+
+    The form of everything is checked, and that the set is the one the certificate is about. Whether the
+    numbers in the certificate are right is for `verify`.
+
+    Raises:
+        ReleaseError: A missing or unreadable file, an unknown version, or another set than the certificate's.
+    """
+    folder = Path(folder)
+    text = read_file(folder, CERTIFICATE_FILE)
+    parsed = Certificate.parse(text, str(folder / CERTIFICATE_FILE))
+    where = folder / synthetic.FILE
+    loaded = SyntheticSet.from_bytes(read_file(folder, synthetic.FILE), parsed.public_facts(), str(where))
+    if loaded.pixel_form != parsed.contents.pixel_form:
+        raise ReleaseError(
+            f"{where}: holds {loaded.pixel_form}, but the certificate says {parsed.contents.pixel_form}"
+        )
+    if loaded.digest() != parsed.contents.digest:
+        raise ReleaseError(
+            f"{where}: is not the set that {CERTIFICATE_FILE} is about; `privset verify {folder}` says more, "
+            "and the release should be got again from its source"
+        )
+    return Release(folder, loaded, parsed)
+
+
+def read_file(folder: Path, name: str) -> bytes:
+    """The bytes of one file of a release, or a `ReleaseError` that names it."""
+    if not folder.is_dir():
+        raise ReleaseError(f"{folder} is not a folder; a release is a folder with a {CERTIFICATE_FILE}")
+    try:
+        return (folder / name).read_bytes()
+    except FileNotFoundError:
+        raise ReleaseError(f"{folder} has no {name}, so it is not a complete release; get it again") from None
+    except OSError as error:
+        raise ReleaseError(f"{folder / name} cannot be read ({error.strerror})") from error
+
+
+def _files(synthetic_set: SyntheticSet, certified: Certificate, ledger_path: Path | None) -> dict[str, bytes]:
+    """Name and content of every file; refuses what the certificate does not vouch for."""
+    files = {
+        synthetic.FILE: synthetic_set.to_bytes(),
+        preview.FILE: preview.encode(preview.draw(synthetic_set)),
+        card.FILE: card.write(certified).encode(),
+    }
+    if ledger_path is not None:
+        files[LEDGER_FILE] = read_ledger(ledger_path)
+    digests = {name: sha256(content) for name, content in files.items()}
+    if digests != certified.files:
+        odd = sorted({name for name, _ in digests.items() ^ certified.files.items()})
+        raise ReleaseError(f"the certificate was made for something else: {', '.join(odd)} differ")
+    return files | {CERTIFICATE_FILE: certified.to_bytes()}
+
+
+def _partial(name: str) -> Path:
+    return Path(f".{name}.partial-{secrets.token_hex(4)}")
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    with open(path, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable, not only the bytes of its files."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,211 @@
+"""README.md of a release, a dataset card: what the set is, whom the guarantee protects, how to load it.
+
+The card is a function of the certificate alone. It leaves out the seal and the digests of files, which are
+made after it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from privset.release.statement import rounded_up
+
+if TYPE_CHECKING:  # the certificate records the digest of the card, so it imports this module
+    from privset.release.certificate import Certificate
+
+FILE = "README.md"
+
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+_MOST_CLASSES = 100
+
+
+def write(certificate: Certificate) -> str:
+    """The whole card, as Markdown with YAML front matter in the Hugging Face layout."""
+    title = f"Synthetic images in place of {_escape(certificate.facts.name)}"
+    parts = [
+        _front_matter(certificate),
+        f"# {title}",
+        _warning(certificate),
+        _escape(certificate.statement),
+        _guarantee(certificate),
+        _contents(certificate),
+        _loading(certificate),
+        _limits(certificate),
+        _verifying(),
+        _LICENCE,
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _front_matter(certificate: Certificate) -> str:
+    images = certificate.contents.images
+    size = next((name for most, name in _SIZES if images < most), "n>1M")
+    tags = ["synthetic", "privset"] + (
+        ["differential-privacy"] if certificate.guarantee.private else ["not-private"]
+    )
+    # A JSON string is a YAML string, whatever characters the name of the data has.
+    name = json.dumps(f"Synthetic images in place of {certificate.facts.name}", ensure_ascii=False)
+    lines = [
+        "---",
+        f"pretty_name: {name}",
+        "task_categories:",
+        "- image-classification",
+        "size_categories:",
+        f"- {size}",
+        "tags:",
+        *(f"- {tag}" for tag in tags),
+        "viewer: false",
+        "---",
+    ]
+    return "\n".join(lines)
+
+
+def _warning(certificate: Certificate) -> str:
+    if certificate.guarantee.private:
+        return ""
+    reason = "seeded noise" if certificate.noise_source == "seeded" else "epsilon is infinite"
+    return f"## NOT PRIVATE: {reason}\n\n**Do not publish this set if the records behind it are private.**"
+
+
+def _guarantee(certificate: Certificate) -> str:
+    stated = certificate.guarantee
+    pld = "not computed" if stated.epsilon_by.pld is None else rounded_up(stated.epsilon_by.pld)
+    noise = "operating system's entropy" if certificate.noise_source == "system" else "**from a seed**"
+    rows = [
+        ("private", "yes" if stated.private else "**no**"),
+        ("epsilon spent", rounded_up(stated.epsilon_spent)),
+        ("epsilon budgeted", rounded_up(stated.epsilon_budgeted)),
+        ("delta", f"{stated.delta:g}"),
+        ("neighbouring relation", stated.relation),
+        ("accountant", stated.accountant),
+        ("epsilon by RDP", rounded_up(stated.epsilon_by.rdp)),
+        ("epsilon by PLD", pld),
+        ("source of noise", noise),
+    ]
+    events = [
+        (event.question, f"{event.count:,}", f"{event.sampling_rate:.6g}", f"{event.noise_multiplier:.6g}")
+        for event in certificate.events
+    ]
+    heading = "The guarantee" if stated.private else "The numbers, which guarantee nothing here"
+    return (
+        f"## {heading}\n\n{_table(('', ''), rows)}\n\nWhat was asked of the private records:\n\n"
+        f"{_table(('question', 'answers', 'sampling rate', 'noise multiplier'), events)}"
+    )
+
+
+def _contents(certificate: Certificate) -> str:
+    facts, contents = certificate.facts, certificate.contents
+    names = [
+        f"{_escape(name)} ({count:,})" for name, count in zip(facts.classes, contents.per_class, strict=False)
+    ]
+    more = [f"and {len(names) - _MOST_CLASSES:,} more"] if len(names) > _MOST_CLASSES else []
+    form = (
+        "Pixels are 8-bit, in the form of the data itself."
+        if contents.pixel_form == "8-bit"
+        else "**The values are unbounded floats in the normalised space, not 8-bit pixels.** They may lie "
+        "outside the range of any image; what an 8-bit image file could show of them is in `preview.png`."
+    )
+    return (
+        f"## What is in it\n\n{contents.images:,} images of {facts.channels} x {facts.height} x "
+        f"{facts.width} (channels, height, width) in {len(facts.classes):,} classes, made by the method "
+        f"{_escape(certificate.method)} on {certificate.created[:10]}.\n\n{form}\n\n"
+        "Classes, in the order of the labels, with the number of images: "
+        f"{', '.join(names[:_MOST_CLASSES] + more)}.\n\n![One row of images for each class](preview.png)\n\n"
+        "- `set.safetensors`: the tensors `images` and `labels`\n"
+        "- `certificate.json`: every number behind the guarantee, for machines and experts\n"
+        "- `ledger.jsonl`: the charges as they were recorded before each answer (private releases have one)\n"
+        "- `preview.png`: the first images of each class"
+    )
+
+
+def _loading(certificate: Certificate) -> str:
+    return (
+        "## How to load it\n\n`inputs` are what a network should be trained on: images normalised with the "
+        "public constants below. Test images must be normalised with the same ones.\n\n"
+        f"```python\n{_in_torch(certificate)}\n```\n\n"
+        f"Without PyTorch:\n\n```python\n{_in_numpy(certificate)}\n```"
+    )
+
+
+def _in_torch(certificate: Certificate) -> str:
+    facts = certificate.facts
+    if certificate.contents.pixel_form == "8-bit":
+        use = "inputs = (images.float() / 255 - mean) / std"
+    else:
+        use = (
+            "inputs = images  # as they are\n"
+            "pixels = ((images * std + mean) * 255).round().clamp(0, 255).byte()  # to look at"
+        )
+    return f"""\
+import torch
+from safetensors.torch import load_file
+
+{_tensors(certificate)}
+mean = torch.tensor({list(facts.mean)}).view(-1, 1, 1)
+std = torch.tensor({list(facts.std)}).view(-1, 1, 1)
+{use}"""
+
+
+def _in_numpy(certificate: Certificate) -> str:
+    facts = certificate.facts
+    if certificate.contents.pixel_form == "8-bit":
+        use = 'inputs = (images.astype("float32") / 255 - mean) / std'
+    else:
+        use = (
+            "inputs = images  # as they are\n"
+            'pixels = ((images * std + mean) * 255).round().clip(0, 255).astype("uint8")  # to look at'
+        )
+    return f"""\
+import numpy as np
+from safetensors.numpy import load_file
+
+{_tensors(certificate)}
+mean = np.array({list(facts.mean)}, dtype="float32").reshape(-1, 1, 1)
+std = np.array({list(facts.std)}, dtype="float32").reshape(-1, 1, 1)
+{use}"""
+
+
+def _tensors(certificate: Certificate) -> str:
+    facts, contents = certificate.facts, certificate.contents
+    form = "uint8" if contents.pixel_form == "8-bit" else "normalised float32"
+    shape = [contents.images, facts.channels, facts.height, facts.width]
+    return f"""\
+tensors = load_file("set.safetensors")
+images = tensors["images"]  # {form} {shape}
+labels = tensors["labels"]  # int64 [{contents.images}]"""
+
+
+def _limits(certificate: Certificate) -> str:
+    return "\n".join(
+        ["## What the guarantee does not cover", "", *(f"- {line}" for line in certificate.not_accounted)]
+    )
+
+
+def _verifying() -> str:
+    return (
+        "## How to verify it\n\nWith privset installed:\n\n```\nprivset verify FOLDER\n```\n\n"
+        "This recomputes epsilon from the recorded questions, plans them again from the recorded settings, "
+        "and compares every file with its digest. It shows damage, careless edits and numbers that do not "
+        "fit together. It cannot show that the software was run as recorded: for that you trust whoever made "
+        "the release."
+    )
+
+
+_LICENCE = (
+    "## Licence\n\nThe holder of the private data decides under which licence this set is published, and "
+    "puts it beside this file as `LICENSE`. This file must stay as it is, or `privset verify` will say "
+    "that it was changed. privset claims no rights in the set."
+)
+
+
+def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [header, tuple("---" for _ in header), *(tuple(row) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _escape(text: str) -> str:
+    """``text`` on one line, shown by Markdown as it is: a class name must not become a heading or a link."""
+    one_line = " ".join(text.split())
+    return re.sub(r"([\\`*_\[\]<>|#~!&])", r"\\\1", one_line)

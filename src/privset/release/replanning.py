@@ -1,0 +1,75 @@
+"""Would the method, with the recorded settings, ask what the certificate records? No data is needed to know.
+
+This is what an event that was dropped, or made to look cheaper, fails at, even if seal, digests and epsilon
+were all computed anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from privset import methods
+from privset.errors import ReleaseError
+from privset.methods.method import MethodConfig
+from privset.privacy.accounting import GaussianEvent, merge
+from privset.release.certificate import Certificate, plain
+
+_NOISE_TOLERANCE = 1e-5
+"""Calibration ends within a millionth of the smallest noise; where exactly may depend on SciPy's version."""
+
+
+def check(certificate: Certificate) -> None:
+    """Plan again from method, settings, public facts and budget, and compare the events.
+
+    Raises:
+        PrivsetError: The method or its settings are unknown or impossible, or would ask something else.
+    """
+    method = methods.get(certificate.method)
+    config = _configured(method.config_type, certificate.configuration)
+    if certificate.seeds != {"public": config.seed}:
+        raise ReleaseError("the recorded seeds are not those of the settings")
+    planned = merge(method(config).plan(certificate.public_facts(), certificate.budget()).events)
+    recorded = merge(certificate.gaussian_events())
+    if len(planned) != len(recorded) or not all(map(_same, planned, recorded)):
+        raise ReleaseError(
+            f"{certificate.method} with these settings asks {_spell(planned)}, but the certificate records "
+            f"{_spell(recorded)}"
+        )
+
+
+def _configured(config_type: type[MethodConfig], settings: dict[str, Any]) -> MethodConfig:
+    """The settings as the method takes them; each must be known, and come back as it was recorded."""
+    unknown = sorted(settings.keys() - {field.name for field in dataclasses.fields(config_type)})
+    if unknown:
+        raise ReleaseError(f"unknown settings: {', '.join(unknown)}; a newer privset may know them")
+    try:
+        config = TypeAdapter(config_type).validate_python(settings)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        raise ReleaseError(
+            f"impossible settings: {'.'.join(map(str, problem['loc']))} {problem['msg']}"
+        ) from error
+    back = plain(dataclasses.asdict(config))
+    odd = sorted(name for name, value in settings.items() if back[name] != value)
+    if odd:
+        raise ReleaseError(f"settings that cannot have been used: {', '.join(odd)}")
+    return config
+
+
+def _same(planned: GaussianEvent, recorded: GaussianEvent) -> bool:
+    noise = planned.noise_multiplier
+    close = math.isclose(recorded.noise_multiplier, noise, rel_tol=_NOISE_TOLERANCE)
+    return close and dataclasses.replace(recorded, noise_multiplier=noise) == planned
+
+
+def _spell(events: tuple[GaussianEvent, ...]) -> str:
+    parts = [
+        f"{event.count:,} x {event.question} (rate {event.sampling_rate:.6g}, "
+        f"noise multiplier {event.noise_multiplier:.6g})"
+        for event in events
+    ]
+    return ", ".join(parts) or "nothing"

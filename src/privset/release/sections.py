@@ -1,0 +1,80 @@
+"""The parts a certificate is made of; `privset.release.certificate` says how they may change."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+
+from privset.privacy.budget import Accountant
+from privset.release.synthetic import PixelForm
+
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256, in hexadecimal")]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Epsilon = Annotated[
+    float,
+    Field(ge=0, allow_inf_nan=True),
+    BeforeValidator(lambda value: math.inf if value == "inf" else value),
+    PlainSerializer(lambda value: "inf" if math.isinf(value) else value, return_type=float | str),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"const": "inf"}]}),
+]
+
+
+class Document(BaseModel):
+    """Strict: what is not understood is refused, and an infinite number only where it has a meaning."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class EpsilonByAccountant(Document):
+    """Upper bounds on epsilon for the same events; each of them holds."""
+
+    rdp: Epsilon = Field(description="By Renyi differential privacy")
+    pld: Epsilon | None = Field(description="By the privacy loss distribution; null where it is not computed")
+
+
+class Guarantee(Document):
+    """The differential-privacy guarantee of the release."""
+
+    private: bool = Field(
+        description="False if there is no guarantee: an infinite budget, or noise from a seed"
+    )
+    epsilon_budgeted: Epsilon = Field(description="What the release might cost")
+    epsilon_spent: Epsilon = Field(description="What it did cost, by the accountant named here")
+    delta: float = Field(gt=0, lt=1)
+    relation: str = Field(description="Which data sets count as neighbours")
+    accountant: Accountant = Field(description="best is the smaller of the two valid bounds")
+    epsilon_by: EpsilonByAccountant
+
+
+class Event(Document):
+    """``count`` answers with Gaussian noise, each on its own Poisson sample of the records."""
+
+    question: str = Field(description="Which of the curator's questions was asked")
+    sampling_rate: float = Field(gt=0, le=1, description="Probability with which a record takes part")
+    noise_multiplier: float = Field(ge=0, description="Standard deviation of the noise over the sensitivity")
+    count: Positive
+
+
+class Facts(Document):
+    """What is treated as public about the data; nothing in it is computed from a pixel."""
+
+    name: str
+    channels: Positive
+    height: Positive
+    width: Positive
+    classes: tuple[str, ...] = Field(description="Label k means the k-th of these")
+    size: Positive = Field(description="Number of private records")
+    mean: tuple[float, ...] = Field(description="For each channel: subtracted from pixels scaled to [0, 1]")
+    std: tuple[float, ...] = Field(description="For each channel: divided by afterwards")
+
+
+class Contents(Document):
+    """The published tensors."""
+
+    images: Positive = Field(description="Number of synthetic images")
+    per_class: tuple[Count, ...] = Field(description="Number of synthetic images of each class")
+    pixel_form: PixelForm
+    digest: Digest = Field(description="SHA-256 of the tensors' content, however a file encodes them")

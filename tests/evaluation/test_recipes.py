@@ -1,0 +1,54 @@
+import pytest
+
+from privset.errors import ConfigError
+from privset.evaluation.recipes import FULL_SIZE, RECIPES, Recipe, fit_recipe
+
+
+@pytest.mark.parametrize(
+    ("name", "channels", "images_per_class", "epochs", "full_rate", "augment"),
+    [
+        ("paper", 1, 10, 1001, 502, True),
+        ("paper", 3, 10, 301, 152, False),
+        ("paper", 1, 6000, 41, 22, True),
+        ("paper", 3, 5000, 41, 22, False),
+        ("paper", 1, FULL_SIZE, 1001, 502, True),
+        ("quick", 1, 10, 301, 152, True),
+        ("quick", 3, 10, 301, 152, False),
+        ("quick", 1, 6000, 41, 22, True),
+    ],
+)
+def test_published_schedules(
+    name: str, channels: int, images_per_class: float, epochs: int, full_rate: int, augment: bool
+) -> None:
+    recipe = fit_recipe(name, channels=channels, images_per_class=images_per_class)
+
+    assert recipe == Recipe(
+        name=name,
+        epochs=epochs,
+        full_rate_epochs=full_rate,
+        augment=augment,
+        learning_rate=0.01,
+        momentum=0.9,
+        weight_decay=5e-4,
+        batch_size=256,
+    )
+
+
+def test_recipes_are_named_as_they_are_registered() -> None:
+    for name in RECIPES:
+        assert fit_recipe(name, channels=1, images_per_class=1).name == name
+
+
+def test_an_unknown_recipe_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(ConfigError, match=r"'papper'\. Did you mean paper\? Known: paper, quick"):
+        fit_recipe("papper", channels=1, images_per_class=1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"epochs": 0}, {"batch_size": 0}, {"learning_rate": 0.0}, {"momentum": 1.0}, {"weight_decay": -1.0}],
+)
+def test_impossible_settings_are_refused(change: dict[str, float]) -> None:
+    settings: dict = {"name": "odd", "epochs": 1, "full_rate_epochs": 1, "augment": False} | change
+    with pytest.raises(ConfigError, match="recipe odd"):
+        Recipe(**settings)

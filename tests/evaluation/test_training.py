@@ -1,0 +1,160 @@
+"""The loop against torch's optimiser on one network, and side by side against alone."""
+
+import dataclasses
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from privset.data.normalisation import normalise
+from privset.data.records import Dataset
+from privset.evaluation.recipes import Recipe
+from privset.evaluation.training import DivergedError, TrainingSet, group_size, train, training_bytes
+from privset.networks import build
+from privset.observer import Observer
+
+RECIPE = Recipe(name="short", epochs=5, full_rate_epochs=3, augment=False, learning_rate=0.05, batch_size=8)
+
+
+class Counter(Observer):
+    def __init__(self) -> None:
+        self.phases: list[tuple[str, int]] = []
+        self.steps = 0
+
+    def phase(self, name: str, total: int) -> None:
+        self.phases.append((name, total))
+
+    def step(self, count: int = 1, **values: float) -> None:  # noqa: ARG002
+        self.steps += count
+
+
+def set_of(dataset: Dataset, count: int, dtype: torch.dtype = torch.float64) -> TrainingSet:
+    images = normalise(dataset.train.images[:count], dataset.facts, dtype)
+    return TrainingSet(images=images, labels=dataset.train.labels[:count], facts=dataset.facts)
+
+
+def weights(network: nn.Module) -> Tensor:
+    return torch.cat([weight.detach().flatten() for weight in network.parameters()])
+
+
+def test_a_network_alone_takes_the_steps_of_the_published_loop(halves: Dataset) -> None:
+    """Full batches, so that the order does not matter: SGD, made anew with a tenth of the rate."""
+    given = set_of(halves, 20)
+    recipe = dataclasses.replace(RECIPE, batch_size=256)
+
+    (trained,) = train(given, classifier="lenet", recipe=recipe, seeds=[4])
+
+    expected = build("lenet", halves.facts, seed=4).double()
+    for epochs, rate in ((3, 0.05), (2, 0.005)):
+        optimiser = torch.optim.SGD(expected.parameters(), lr=rate, momentum=0.9, weight_decay=5e-4)
+        for _ in range(epochs):
+            optimiser.zero_grad()
+            F.cross_entropy(expected(given.images), given.labels).backward()
+            optimiser.step()
+    torch.testing.assert_close(weights(trained), weights(expected))
+
+
+@pytest.mark.parametrize("classifier", ["mlp", "lenet"])
+@pytest.mark.parametrize("augment", [False, True])
+def test_side_by_side_is_as_alone(digits: Dataset, classifier: str, augment: bool) -> None:
+    """With minibatches (the last one short), so that each network has its own order."""
+    given = set_of(digits, 19)
+    recipe = dataclasses.replace(RECIPE, augment=augment)
+    seeds = [3, 1, 2]
+
+    together = train(given, classifier=classifier, recipe=recipe, seeds=seeds, side_by_side=3)
+    pairs = train(given, classifier=classifier, recipe=recipe, seeds=seeds, side_by_side=2)
+
+    for seed, *networks in zip(seeds, together, pairs, strict=True):
+        (alone,) = train(given, classifier=classifier, recipe=recipe, seeds=[seed], side_by_side=1)
+        for network in networks:
+            torch.testing.assert_close(weights(network), weights(alone))
+    assert not torch.allclose(weights(together[0]), weights(together[1]))
+
+
+def test_convnets_side_by_side_are_as_alone(halves: Dataset) -> None:
+    given = set_of(halves, 4)
+    recipe = dataclasses.replace(RECIPE, epochs=2, full_rate_epochs=1)
+
+    together = train(given, classifier="convnet", recipe=recipe, seeds=[0, 1], side_by_side=2)
+
+    for seed, network in enumerate(together):
+        (alone,) = train(given, classifier="convnet", recipe=recipe, seeds=[seed])
+        torch.testing.assert_close(weights(network), weights(alone))
+
+
+@pytest.mark.parametrize("change", [{"augment": True}, {"batch_size": 7}, {"full_rate_epochs": 5}])
+def test_every_setting_counts(digits: Dataset, change: dict) -> None:
+    given = set_of(digits, 19)
+
+    (before,) = train(given, classifier="mlp", recipe=RECIPE, seeds=[0])
+    (after,) = train(given, classifier="mlp", recipe=dataclasses.replace(RECIPE, **change), seeds=[0])
+
+    assert (weights(before) - weights(after)).abs().max() > 1e-5
+
+
+def test_the_same_seed_trains_the_same_network_and_leaves_the_global_state(digits: Dataset) -> None:
+    given = set_of(digits, 19, torch.float32)
+    recipe = dataclasses.replace(RECIPE, augment=True)
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+
+    torch.manual_seed(5)
+    (first,) = train(given, classifier="mlp", recipe=recipe, seeds=[9])
+    assert torch.equal(torch.rand(1), expected)
+    (second,) = train(given, classifier="mlp", recipe=recipe, seeds=[9])
+
+    assert torch.equal(weights(first), weights(second))
+
+
+@pytest.mark.parametrize("side_by_side", [1, 2])
+def test_divergence_is_an_error(halves: Dataset, side_by_side: int) -> None:
+    given = set_of(halves, 20, torch.float32)
+    recipe = dataclasses.replace(RECIPE, learning_rate=1e20)
+
+    with pytest.raises(DivergedError, match=r"lenet by the recipe short diverged.*epoch \d of 5"):
+        train(given, classifier="lenet", recipe=recipe, seeds=[0, 1], side_by_side=side_by_side)
+
+
+def test_a_divergence_in_the_very_last_step_is_an_error(halves: Dataset) -> None:
+    """The last loss is still finite then, and only the weights tell."""
+    given = set_of(halves, 20, torch.float32)
+    recipe = dataclasses.replace(RECIPE, epochs=1, batch_size=256, learning_rate=3e38, weight_decay=10.0)
+
+    with pytest.raises(DivergedError):
+        train(given, classifier="lenet", recipe=recipe, seeds=[0])
+
+
+def test_the_observer_is_told_of_every_minibatch_of_every_network(digits: Dataset) -> None:
+    observer = Counter()
+
+    train(
+        set_of(digits, 19),
+        classifier="mlp",
+        recipe=RECIPE,
+        seeds=[0, 1, 2],
+        side_by_side=2,
+        observer=observer,
+    )
+
+    assert observer.phases == [("training 3 x mlp", 3 * 5 * 3)]
+    assert observer.steps == 3 * 5 * 3
+
+
+def test_on_a_processor_only_networks_without_convolutions_go_side_by_side(digits: Dataset) -> None:
+    given = set_of(digits, 19)
+
+    assert group_size(build("mlp", digits.facts), given, RECIPE, 5) == 5
+    assert group_size(build("convnet", digits.facts), given, RECIPE, 5) == 1
+
+
+def test_training_bytes_grow_with_the_batch_and_hold_all_weights(digits: Dataset) -> None:
+    network = build("lenet", digits.facts)
+    count = sum(weight.numel() for weight in network.parameters())
+
+    one, two, three = (training_bytes(network, digits.facts, batch) for batch in (1, 2, 3))
+
+    assert two - one == three - two > 0
+    assert one - (two - one) == 4 * 4 * count
+    assert next(network.parameters()).device.type == "cpu"

@@ -1,0 +1,106 @@
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privset.errors import BudgetError
+from privset.privacy import GaussianEvent, PrivacyBudget, calibrate, spend
+from privset.privacy.accounting import PLD_CEILING, merge
+
+
+def gradient(noise_multiplier, count=1, rate=256 / 60_000):
+    return GaussianEvent(question="gradient", sampling_rate=rate, noise_multiplier=noise_multiplier, count=count)
+
+
+def full_batch(noise_multiplier, count=1):
+    return GaussianEvent(question="total", sampling_rate=1.0, noise_multiplier=noise_multiplier, count=count)
+
+
+@pytest.mark.parametrize(
+    ("steps", "epsilon", "rdp", "pld"),
+    [
+        (100_000, 10, 0.966, 0.932),
+        (200_000, 10, 1.214, 1.164),
+        (20_000, 1, 2.553, 2.369),
+        (40_000, 1, 3.533, 3.270),
+    ],
+)
+def test_calibrated_noise_is_the_published_one_by_rdp_and_smaller_by_pld(steps, epsilon, rdp, pld):
+    def noise(accountant):
+        budget = PrivacyBudget(epsilon=epsilon, accountant=accountant)
+        return calibrate(lambda z: [gradient(z, steps)], budget)
+
+    assert round(noise("rdp"), 3) == rdp
+    assert round(noise("pld"), 3) == pld
+    assert noise("best") == min(noise("rdp"), noise("pld"))
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    epsilon=st.floats(0.1, 10),
+    delta=st.sampled_from([1e-6, 1e-5, 1e-3]),
+    rate=st.sampled_from([0.01, 0.2, 1.0]),
+    steps=st.integers(1, 500),
+    accountant=st.sampled_from(["rdp", "pld", "best"]),
+)
+def test_calibration_never_passes_the_budget_and_wastes_little(epsilon, delta, rate, steps, accountant):
+    budget = PrivacyBudget(epsilon=epsilon, delta=delta, accountant=accountant)
+    noise = calibrate(lambda z: [gradient(z, steps, rate)], budget)
+    assert spend([gradient(noise, steps, rate)], delta).by(accountant) <= epsilon
+    assert spend([gradient(noise * 0.999, steps, rate)], delta).by(accountant) > epsilon * 0.99
+
+
+def test_full_batch_answers_compose_to_one_gaussian_mechanism():
+    # The exact values of the Gaussian mechanism at delta 1e-5 (Balle and Wang 2018).
+    assert spend([full_batch(3.7304)], 1e-5).best == pytest.approx(1.0, abs=2e-3)
+    assert spend([full_batch(0.49990)], 1e-5).best == pytest.approx(10.0, abs=2e-2)
+    once = spend([full_batch(3.0)], 1e-5)
+    split = spend([full_batch(3.0 * math.sqrt(40), 30), full_batch(3.0 * math.sqrt(40), 10)], 1e-5)
+    assert split.pld == pytest.approx(once.pld, rel=1e-9)
+    assert split.rdp == pytest.approx(once.rdp, rel=1e-9)
+
+
+def test_more_answers_cost_more_and_more_noise_costs_less():
+    base = spend([gradient(1.0, 1000)], 1e-5)
+    for cost in (spend([gradient(1.0, 2000)], 1e-5), spend([gradient(0.9, 1000)], 1e-5)):
+        assert cost.rdp > base.rdp
+        assert cost.pld is not None
+        assert base.pld is not None
+        assert cost.pld > base.pld
+
+
+def test_a_clean_answer_costs_everything_and_no_answer_nothing():
+    assert spend([gradient(1.0), gradient(0.0)], 1e-5).best == math.inf
+    assert spend([], 1e-5).best == 0
+    assert calibrate(lambda z: [gradient(z, 10)], PrivacyBudget(epsilon=math.inf)) == 0
+
+
+def test_events_that_differ_in_count_alone_are_added_up():
+    assert merge([gradient(1.0, 2), full_batch(1.0), gradient(1.0, 3)]) == (gradient(1.0, 5), full_batch(1.0))
+
+
+def test_above_its_ceiling_pld_is_left_out_and_never_silently_replaced():
+    cost = spend([full_batch(0.1)], 1e-5)
+    assert cost.rdp > PLD_CEILING
+    assert cost.pld is None
+    assert cost.best == cost.rdp
+    assert cost.by("pld") == math.inf
+    budget = PrivacyBudget(epsilon=PLD_CEILING + 1, accountant="pld")
+    with pytest.raises(BudgetError, match="not computed above epsilon 40"):
+        calibrate(lambda z: [full_batch(z)], budget)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"sampling_rate": 0.0},
+        {"sampling_rate": 1.1},
+        {"noise_multiplier": -1.0},
+        {"noise_multiplier": math.nan},
+        {"count": 0},
+    ],
+)
+def test_impossible_events_are_refused(fields):
+    with pytest.raises(BudgetError):
+        GaussianEvent(**{"question": "gradient", "sampling_rate": 0.5, "noise_multiplier": 1.0, **fields})

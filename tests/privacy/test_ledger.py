@@ -1,0 +1,79 @@
+import json
+import os
+
+import pytest
+
+from privset.errors import BudgetError, ReleaseError
+from privset.privacy import BudgetExceeded, GaussianEvent, Ledger, PrivacyBudget
+from privset.privacy.ledger import read
+
+BUDGET = PrivacyBudget(epsilon=2.0)
+EVENT = GaussianEvent(question="total", sampling_rate=1.0, noise_multiplier=5.0)
+
+
+def test_a_charge_is_on_disk_when_it_returns(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(BUDGET, path)
+    assert not path.exists()  # nothing asked, nothing written
+    ledger.charge(EVENT)
+    ledger.charge(EVENT)
+    budget, events = read(path)
+    assert budget == BUDGET
+    assert events == ledger.events
+    assert events[0].count == 2
+
+
+def test_a_charge_is_synced_before_it_returns(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    Ledger(BUDGET, tmp_path / "ledger.jsonl").charge(EVENT)
+    assert len(synced) == 2  # the file, and the folder that holds its name
+
+
+def test_a_charge_past_the_budget_is_refused_and_not_written(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(BUDGET, path)
+    ledger.charge(EVENT)
+    before = path.read_bytes()
+    with pytest.raises(BudgetExceeded, match=r"past the budget of 2; nothing was answered"):
+        ledger.charge(GaussianEvent(question="total", sampling_rate=1.0, noise_multiplier=1.0))
+    assert path.read_bytes() == before
+    assert ledger.events == (EVENT,)
+
+
+def test_the_accountant_of_the_budget_decides(tmp_path):
+    # Epsilon 1.05 by RDP, 0.97 by PLD.
+    event = GaussianEvent(question="total", sampling_rate=1.0, noise_multiplier=3.85)
+    Ledger(PrivacyBudget(epsilon=1.0, accountant="pld")).charge(event)
+    Ledger(PrivacyBudget(epsilon=1.0)).charge(event)
+    with pytest.raises(BudgetExceeded):
+        Ledger(PrivacyBudget(epsilon=1.0, accountant="rdp")).charge(event)
+
+
+def test_the_ledger_of_an_unfinished_run_is_never_taken_over(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    Ledger(BUDGET, path).charge(EVENT)
+    before = path.read_bytes()
+    with pytest.raises(BudgetError, match="by a run that did not finish"):
+        Ledger(BUDGET, path).charge(EVENT)
+    assert path.read_bytes() == before
+
+
+def test_an_infinite_budget_can_be_written_and_read(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    budget = PrivacyBudget(epsilon=float("inf"))
+    Ledger(budget, path).charge(GaussianEvent(question="total", sampling_rate=1.0, noise_multiplier=0.0))
+    assert json.loads(path.read_text().splitlines()[0])["epsilon"] == "inf"
+    assert read(path)[0] == budget
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("", 1), ("{}\n", 1), ("not json\n", 1), ('GOOD{"question": "total"}\n', 2), ("GOOD{\n", 2)],
+)
+def test_a_damaged_ledger_is_an_error_that_names_the_line(tmp_path, text, line):
+    path = tmp_path / "ledger.jsonl"
+    Ledger(BUDGET, path).charge(EVENT)
+    path.write_text(text.replace("GOOD", path.read_text().splitlines()[0] + "\n"))
+    with pytest.raises(ReleaseError, match=f"line {line} of the ledger is damaged"):
+        read(path)

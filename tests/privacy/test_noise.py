@@ -1,0 +1,49 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from privset.privacy import seeded_noise, system_noise
+
+
+@pytest.mark.parametrize("std", [0.02, 1.0, 35.0])
+def test_noise_is_normal_with_the_stated_deviation(std):
+    noise = system_noise().add_normal(torch.zeros(200_000, dtype=torch.float64), std) / std
+    # The deviation of a sample deviation is 1 / sqrt(2n) = 0.0016: five of them.
+    assert float(noise.std()) == pytest.approx(1.0, abs=0.008)
+    assert float(noise.mean()) == pytest.approx(0.0, abs=5 / math.sqrt(200_000))
+    assert stats.kstest(noise.numpy(), "norm").pvalue > 1e-6
+
+
+def test_noise_is_added_to_the_answer_in_its_own_type():
+    answer = torch.full((3, 4), 7.0)
+    noisy = seeded_noise(1).add_normal(answer, 1e-3)
+    assert noisy.dtype == torch.float32
+    assert noisy.shape == (3, 4)
+    assert torch.allclose(noisy, answer, atol=0.01)
+    assert not torch.equal(noisy, answer)
+    assert torch.equal(seeded_noise(1).add_normal(answer, 0.0), answer)
+
+
+def test_every_call_and_every_system_stream_is_fresh():
+    source = system_noise()
+    zeros = torch.zeros(1000, dtype=torch.float64)
+    first, second, other = source.add_normal(zeros, 1), source.add_normal(zeros, 1), system_noise().add_normal(zeros, 1)
+    for a, b in [(first, second), (first, other)]:
+        assert abs(np.corrcoef(a.numpy(), b.numpy())[0, 1]) < 0.2
+
+
+def test_seeded_noise_repeats_itself_and_says_so():
+    zeros = torch.zeros(10)
+    assert torch.equal(seeded_noise(3).add_normal(zeros, 1), seeded_noise(3).add_normal(zeros, 1))
+    assert not torch.equal(seeded_noise(3).add_normal(zeros, 1), seeded_noise(4).add_normal(zeros, 1))
+    assert (seeded_noise(3).kind, system_noise().kind) == ("seeded", "system")
+
+
+def test_torch_seeds_do_not_reach_the_noise():
+    torch.manual_seed(0)
+    first = system_noise().add_normal(torch.zeros(10), 1)
+    torch.manual_seed(0)
+    assert not torch.equal(first, system_noise().add_normal(torch.zeros(10), 1))
