@@ -8,9 +8,7 @@ import pytest
 from privset.data.facts import PublicFacts
 from privset.errors import DataError
 
-FACTS = PublicFacts(
-    name="pets", channels=1, height=8, width=9, classes=("cat", "dog"), size=5, mean=(0.5,), std=(0.5,)
-)
+FACTS = PublicFacts(name="pets", channels=1, height=8, width=9, classes=("cat", "dog"), size=5, mean=(0.5,), std=(0.5,))
 
 
 def test_shape() -> None:

@@ -56,9 +56,7 @@ def test_facts_of_named_sets_need_no_files() -> None:
         (Path("absent.npz"), "'absent.npz' is neither"),
     ],
 )
-def test_unknown_data(
-    data: str | Path, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_data(data: str | Path, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for ask in (load, facts_of):
         with pytest.raises(DataError, match=message):
@@ -68,9 +66,7 @@ def test_unknown_data(
 def test_unreadable_kind_of_file(tmp_path: Path) -> None:
     path = tmp_path / "data.pkl"
     path.write_bytes(b"")
-    with pytest.raises(
-        DataError, match=r"data.pkl: cannot be read as images; data is a folder of .*npz.*parquet"
-    ):
+    with pytest.raises(DataError, match=r"data.pkl: cannot be read as images; data is a folder of .*npz.*parquet"):
         load(path)
 
 
@@ -82,9 +78,7 @@ def test_data_dir_is_for_named_sets(tmp_path: Path) -> None:
         load("digits", data_dir=tmp_path)
 
 
-def test_name_wins_over_folder_and_dot_slash_wins_over_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_name_wins_over_folder_and_dot_slash_wins_over_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "digits").mkdir()
     monkeypatch.chdir(tmp_path)
     assert load("digits").facts.size == 1438

@@ -41,9 +41,7 @@ def test_variable(tmp_path: Path, tiny_mnist: Any, monkeypatch: pytest.MonkeyPat
     assert _fetch(tiny_mnist) == tiny_mnist.contents
 
 
-def test_argument_wins_over_variable(
-    tmp_path: Path, tiny_mnist: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_argument_wins_over_variable(tmp_path: Path, tiny_mnist: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny_mnist.write(tmp_path / "good")
     (tiny_mnist.write(tmp_path / "bad") / "t10k-labels-idx1-ubyte").write_bytes(b"")
     monkeypatch.setenv("PRIVSET_DATA", str(tmp_path / "bad"))
@@ -153,9 +151,7 @@ def test_damaged_cache_is_replaced(tmp_path: Path, tiny_mnist: Any) -> None:
     assert _fetch(tiny_mnist) == tiny_mnist.contents
 
 
-def test_cache_that_is_a_file_is_a_warning(
-    tmp_path: Path, tiny_mnist: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cache_that_is_a_file_is_a_warning(tmp_path: Path, tiny_mnist: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror = tiny_mnist.write(tmp_path / "mirror")
     _pack(mirror)
     (tmp_path / "file").write_bytes(b"")

@@ -143,9 +143,7 @@ def test_draws_have_the_published_distribution(size: tuple[int, int]) -> None:
         reached = draw.size[:, axis].unique().tolist()
         assert reached == list(range(int(0.8 * side), reached[-1] + 1))
         assert 1.2 * side - 1 <= reached[-1] <= 1.2 * side
-    together = torch.stack(
-        [draw.offset[:, 0], draw.offset[:, 1], draw.size[:, 0], draw.size[:, 1], draw.angle]
-    )
+    together = torch.stack([draw.offset[:, 0], draw.offset[:, 1], draw.size[:, 0], draw.size[:, 1], draw.angle])
     correlation = torch.corrcoef(together.double()) - torch.eye(5, dtype=torch.float64)
     assert correlation.abs().max() < 0.04
 

@@ -44,9 +44,7 @@ def test_the_seed_decides_everything(digits: Dataset) -> None:
 
     def once(seed: int, runs: int = 2) -> tuple[float, ...]:
         labels = digits.train.labels[chosen]
-        return evaluate(
-            images, labels, digits, classifier="mlp", recipe="quick", runs=runs, seed=seed
-        ).accuracies
+        return evaluate(images, labels, digits, classifier="mlp", recipe="quick", runs=runs, seed=seed).accuracies
 
     first = once(0)
     assert once(0) == first
@@ -59,9 +57,7 @@ def test_training_records_are_not_looked_at(halves: Dataset) -> None:
     images, labels = halves_set(halves)
     other = Dataset(halves.facts, Records(255 - halves.train.images, halves.train.labels), halves.test)
 
-    results = [
-        evaluate(images, labels, data, classifier="mlp", recipe="quick", runs=1) for data in (halves, other)
-    ]
+    results = [evaluate(images, labels, data, classifier="mlp", recipe="quick", runs=1) for data in (halves, other)]
 
     assert results[0].confusion == results[1].confusion
 

@@ -66,9 +66,7 @@ def test_width_and_depth_are_passed_on() -> None:
 
 
 def test_unknown_names_are_refused_with_a_suggestion() -> None:
-    with pytest.raises(
-        ConfigError, match=r"'convent'\. Did you mean convnet\? Known: alexnet, convnet, lenet"
-    ):
+    with pytest.raises(ConfigError, match=r"'convent'\. Did you mean convnet\? Known: alexnet, convnet, lenet"):
         build("convent", FACTS)
 
 

@@ -42,9 +42,7 @@ def test_any_size_gives_logits(name: str, shape: tuple[int, int, int], classes: 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 9, 12)])
-def test_small_images_reach_the_logits_and_every_weight_learns(
-    name: str, shape: tuple[int, int, int]
-) -> None:
+def test_small_images_reach_the_logits_and_every_weight_learns(name: str, shape: tuple[int, int, int]) -> None:
     """A norm over a single pixel would let nothing through."""
     torch.manual_seed(0)
     network = CLASSIFIERS[name](shape, 5)

@@ -30,7 +30,11 @@ def test_noise_is_added_to_the_answer_in_its_own_type():
 def test_every_call_and_every_system_stream_is_fresh():
     source = system_noise()
     zeros = torch.zeros(1000, dtype=torch.float64)
-    first, second, other = source.add_normal(zeros, 1), source.add_normal(zeros, 1), system_noise().add_normal(zeros, 1)
+    first, second, other = (
+        source.add_normal(zeros, 1),
+        source.add_normal(zeros, 1),
+        system_noise().add_normal(zeros, 1),
+    )
     for a, b in [(first, second), (first, other)]:
         assert abs(np.corrcoef(a.numpy(), b.numpy())[0, 1]) < 0.2
 

@@ -37,9 +37,7 @@ class Workshop:
     facts = FACTS
 
     @staticmethod
-    def plan(
-        epsilon: float = 0.5, accountant: str = "rdp", facts: PublicFacts = FACTS, **settings: object
-    ) -> Plan:
+    def plan(epsilon: float = 0.5, accountant: str = "rdp", facts: PublicFacts = FACTS, **settings: object) -> Plan:
         # Calibrated by RDP, and to much noise, because PLD takes seconds where there is little.
         chosen = {
             "per_class": 4,

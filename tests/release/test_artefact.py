@@ -29,9 +29,7 @@ def test_round_trip(release: Path, workshop: Any) -> None:
     assert leftovers(release) == []
 
 
-def test_missing_parents_are_made_when_saving_not_when_checking(
-    tmp_path: Path, plan: Plan, workshop: Any
-) -> None:
+def test_missing_parents_are_made_when_saving_not_when_checking(tmp_path: Path, plan: Plan, workshop: Any) -> None:
     target = tmp_path / "a" / "b" / "set"
     check_writable(target)
     assert list(tmp_path.iterdir()) == []

@@ -52,9 +52,7 @@ def test_infinite_epsilon_is_json_all_the_same(tmp_path: Path, workshop: Any) ->
     text = (folder / "certificate.json").read_text()
     guarantee = json.loads(text, parse_constant=pytest.fail)["guarantee"]
 
-    assert (
-        guarantee["epsilon_budgeted"] == guarantee["epsilon_spent"] == guarantee["epsilon_by"]["rdp"] == "inf"
-    )
+    assert guarantee["epsilon_budgeted"] == guarantee["epsilon_spent"] == guarantee["epsilon_by"]["rdp"] == "inf"
     assert guarantee["epsilon_by"]["pld"] is None
     assert guarantee["private"] is False
     assert load(folder).certificate.guarantee.epsilon_budgeted == math.inf
@@ -93,10 +91,7 @@ def test_seal_can_be_computed_without_privset(release: Path) -> None:
     document = document_of(release)
     seal = document.pop("seal")
 
-    assert (
-        hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-        == seal
-    )
+    assert hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest() == seal
 
 
 def test_fields_a_certificate_does_not_have_stay_out_of_it(release: Path) -> None:

@@ -24,9 +24,7 @@ def test_one_row_a_class_with_clean_squares(workshop: Any) -> None:
     ("classes", "per_class", "channels", "height", "width"),
     [(100, 20, 3, 32, 32), (10, 30, 1, 28, 28), (2, 1, 3, 300, 200), (1000, 1, 1, 8, 8), (30, 3, 3, 512, 8)],
 )
-def test_size_is_bounded(
-    workshop: Any, classes: int, per_class: int, channels: int, height: int, width: int
-) -> None:
+def test_size_is_bounded(workshop: Any, classes: int, per_class: int, channels: int, height: int, width: int) -> None:
     facts = dataclasses.replace(
         workshop.facts,
         channels=channels,

@@ -13,9 +13,7 @@ PUBLISHED = Path(__file__).parents[2] / "docs" / "certificate.schema.json"
 
 
 def test_published_schema_is_current() -> None:
-    assert PUBLISHED.read_text() == schema(), (
-        "run: python -m privset.release.schema > docs/certificate.schema.json"
-    )
+    assert PUBLISHED.read_text() == schema(), "run: python -m privset.release.schema > docs/certificate.schema.json"
 
 
 @pytest.mark.parametrize("epsilon", [0.5, math.inf])

@@ -12,9 +12,7 @@ from privset.errors import ReleaseError
 from privset.methods.method import Synthesis
 from privset.release import SyntheticSet
 
-FACTS = PublicFacts(
-    name="toy", channels=1, height=8, width=9, classes=("a", "b"), size=50, mean=(0.25,), std=(0.5,)
-)
+FACTS = PublicFacts(name="toy", channels=1, height=8, width=9, classes=("a", "b"), size=50, mean=(0.25,), std=(0.5,))
 
 
 def synthesis(**changes: object) -> Synthesis:
@@ -73,12 +71,7 @@ def test_what_does_not_fit_the_facts_is_refused(changes: dict[str, torch.Tensor]
 def test_digest_is_of_the_content_and_can_be_computed_without_privset() -> None:
     made = SyntheticSet.from_synthesis(synthesis(), FACTS)
     images, labels = made.to_numpy()
-    content = (
-        b"images uint8 [4, 1, 8, 9]\n"
-        + images.tobytes()
-        + b"labels int64 [4]\n"
-        + labels.astype("<i8").tobytes()
-    )
+    content = b"images uint8 [4, 1, 8, 9]\n" + images.tobytes() + b"labels int64 [4]\n" + labels.astype("<i8").tobytes()
 
     assert made.digest() == hashlib.sha256(content).hexdigest()
     assert isinstance(images, np.ndarray)
@@ -102,9 +95,7 @@ def test_bytes_are_reproducible_and_come_back() -> None:
         (b"\x80\x04pickle" * 9, "not a readable safetensors file"),
         (safetensors.torch.save({"images": torch.zeros(1)}), "holds exactly 'images' and 'labels'"),
         (
-            safetensors.torch.save(
-                {"images": torch.zeros(1, 1, 8, 9).half(), "labels": torch.zeros(1).long()}
-            ),
+            safetensors.torch.save({"images": torch.zeros(1, 1, 8, 9).half(), "labels": torch.zeros(1).long()}),
             "uint8 pixels or float32",
         ),
     ],

@@ -233,8 +233,7 @@ SETS: dict[str, NamedSet] = {
             mean=(0.4914, 0.4822, 0.4465),
             std=(0.2023, 0.1994, 0.2010),
             files=tuple(
-                NamedFile(name=name, size=30730000, sha256=checksum)
-                for name, checksum in _CIFAR10_CHECKSUMS.items()
+                NamedFile(name=name, size=30730000, sha256=checksum) for name, checksum in _CIFAR10_CHECKSUMS.items()
             ),
             archive="cifar-10-binary.tar.gz",
             subfolder="cifar-10-batches-bin",

@@ -64,9 +64,7 @@ class Encoded:
             raise DataError(f"{self.name}: {_TOO_LARGE}")
         if image.mode not in _EIGHT_BIT_MODES:
             image.close()
-            raise DataError(
-                f"{self.name}: pixels have mode {image.mode!r}; convert the image to 8 bits a channel"
-            )
+            raise DataError(f"{self.name}: pixels have mode {image.mode!r}; convert the image to 8 bits a channel")
         return image
 
     def form(self) -> tuple[int, int, int]:
@@ -108,9 +106,7 @@ class Encoded:
 _TOO_LARGE = f"the image has more than {_MOST_PIXELS} pixels, which is refused as a decompression bomb"
 
 
-def survey(
-    items: Iterable[Encoded], total: int, options: ReadingOptions, observer: Observer
-) -> tuple[int, int, int]:
+def survey(items: Iterable[Encoded], total: int, options: ReadingOptions, observer: Observer) -> tuple[int, int, int]:
     """(channels, height, width) that ``total`` images will have, from their headers; no pixel is decoded.
 
     Greyscale if every image is, else colour. The mode and the size of a file are facts about its format,

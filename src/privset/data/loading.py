@@ -110,9 +110,7 @@ def _source(data: str | Path, data_dir: str | Path | None, options: ReadingOptio
     if not path.exists():
         raise DataError(_unknown(str(data)))
     if data_dir is not None:
-        raise ConfigError(
-            f"data_dir is where named data sets are looked for; {data} is a path: leave data_dir out"
-        )
+        raise ConfigError(f"data_dir is where named data sets are looked for; {data} is a path: leave data_dir out")
     return source_of(path, options)
 
 

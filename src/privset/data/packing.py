@@ -23,9 +23,7 @@ def verify(file: NamedFile, content: bytes, where: str) -> bytes:
     privset.errors.DataError: /data/a: truncated: 2 bytes of 3; remove it and fetch it again
     """
     if len(content) < file.size:
-        raise DataError(
-            f"{where}: truncated: {len(content)} bytes of {file.size}; remove it and fetch it again"
-        )
+        raise DataError(f"{where}: truncated: {len(content)} bytes of {file.size}; remove it and fetch it again")
     if hashlib.sha256(content).hexdigest() != file.sha256:
         raise DataError(
             f"{where}: not the published file (wrong sha256); remove it and fetch it again (data sets share "
@@ -41,9 +39,7 @@ def unpack(file: NamedFile, packed: bytes, where: str) -> bytes:
             # One byte more than expected is enough to tell, however much a malicious file would unpack to.
             content = stream.read(file.size + 1)
     except _DAMAGE as error:
-        raise DataError(
-            f"{where}: damaged or truncated gzip ({error}); remove it and fetch it again"
-        ) from error
+        raise DataError(f"{where}: damaged or truncated gzip ({error}); remove it and fetch it again") from error
     return verify(file, content, where)
 
 
@@ -62,9 +58,7 @@ def unpack_archive(named: NamedSet, archive: io.BufferedIOBase, where: str) -> d
                 if file and stream:
                     found[file.name] = verify(file, stream.read(file.size + 1), f"{where}: {member.name}")
     except _DAMAGE as error:
-        raise DataError(
-            f"{where}: damaged or truncated archive ({error}); remove it and fetch it again"
-        ) from error
+        raise DataError(f"{where}: damaged or truncated archive ({error}); remove it and fetch it again") from error
     missing = [name for name in wanted if name not in found]
     if missing:
         raise DataError(f"{where}: has no {missing[0]}; it is not the release of {named.name}")

@@ -26,9 +26,7 @@ def layout(shape: tuple[int, ...], where: str) -> tuple[int, int, int, int]:
     if len(shape) == 4:
         first, last = shape[1] in (1, 3), shape[3] in (1, 3)
         if first and last:
-            raise DataError(
-                f"{where}: shape {shape} may be channels first or last; images that small cannot be told"
-            )
+            raise DataError(f"{where}: shape {shape} may be channels first or last; images that small cannot be told")
         if last:
             return 3, shape[3], shape[1], shape[2]
         if first:
@@ -45,9 +43,7 @@ def eight_bit(array: np.ndarray, where: str) -> np.ndarray:
     if array.dtype == np.uint8:
         return array
     if array.dtype.kind not in "iuf":
-        raise DataError(
-            f"{where}: pixels are {array.dtype}; they must be integers in 0..255 or floats in [0, 1]"
-        )
+        raise DataError(f"{where}: pixels are {array.dtype}; they must be integers in 0..255 or floats in [0, 1]")
     pixels = np.empty(array.shape, np.uint8)
     for start in range(0, len(array), _BLOCK):
         block = array[start : start + _BLOCK]
@@ -84,9 +80,7 @@ def fit(images: Tensor, channels: int, height: int, width: int) -> Tensor:
         block = recolour(images[start : start + _BLOCK], channels)
         if tuple(block.shape[2:]) != (height, width):
             # A view made by expand() has zero strides, which the 8-bit kernel does not read correctly.
-            block = functional.interpolate(
-                block.contiguous(), size=(height, width), mode="bilinear", antialias=True
-            )
+            block = functional.interpolate(block.contiguous(), size=(height, width), mode="bilinear", antialias=True)
         fitted[start : start + _BLOCK] = block
     return fitted
 

@@ -91,9 +91,7 @@ def _keep(named: NamedSet, cache: Path, contents: dict[str, bytes]) -> None:
         for name, content in contents.items():
             # idx files are mostly zeros and shrink to a fifth; photographs do not shrink.
             packed = named.form == "idx"
-            _replace(
-                cache / (f"{name}.gz" if packed else name), gzip.compress(content, 6) if packed else content
-            )
+            _replace(cache / (f"{name}.gz" if packed else name), gzip.compress(content, 6) if packed else content)
             if packed:
                 # A plain file would be read first; one that is there now was found damaged.
                 (cache / name).unlink(missing_ok=True)

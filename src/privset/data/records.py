@@ -53,11 +53,7 @@ class Dataset:
                 continue
             if tuple(split.images.shape[1:]) != self.facts.shape:
                 raise DataError(f"{self.facts.name}: {split} does not have the shape {self.facts.shape}")
-            if len(split) and not 0 <= int(split.labels.min()) <= int(split.labels.max()) < len(
-                self.facts.classes
-            ):
+            if len(split) and not 0 <= int(split.labels.min()) <= int(split.labels.max()) < len(self.facts.classes):
                 raise DataError(f"{self.facts.name}: a label is outside 0..{len(self.facts.classes) - 1}")
         if len(self.train) != self.facts.size:
-            raise DataError(
-                f"{self.facts.name}: {len(self.train)} training records, but {self.facts.size} stated"
-            )
+            raise DataError(f"{self.facts.name}: {len(self.train)} training records, but {self.facts.size} stated")

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from privset.evaluation.protocol import evaluate
+from privset.evaluation.protocol import check_belongs, evaluate, evaluate_release
 from privset.evaluation.recipes import RECIPES, Recipe
 from privset.evaluation.references import evaluate_noise, evaluate_real
 from privset.evaluation.scores import Evaluation
 
-__all__ = ["RECIPES", "Evaluation", "Recipe", "evaluate", "evaluate_noise", "evaluate_real"]
+__all__ = [
+    "RECIPES",
+    "Evaluation",
+    "Recipe",
+    "check_belongs",
+    "evaluate",
+    "evaluate_noise",
+    "evaluate_real",
+    "evaluate_release",
+]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from privset.data import load as load_data
 from privset.data.facts import PublicFacts
 from privset.data.records import Dataset, Records
 from privset.errors import ConfigError, DataError
@@ -15,6 +18,8 @@ from privset.evaluation.recipes import fit_recipe
 from privset.evaluation.scores import Evaluation, confusion
 from privset.evaluation.training import TrainingSet, train
 from privset.observer import Observer
+from privset.release import Release
+from privset.release import load as load_release
 
 
 def evaluate(
@@ -55,9 +60,7 @@ def evaluate(
     place = _device(device)
 
     started = time.perf_counter()
-    given = TrainingSet(
-        images=images.to(place, torch.float32), labels=labels.to(place, torch.int64), facts=facts
-    )
+    given = TrainingSet(images=images.to(place, torch.float32), labels=labels.to(place, torch.int64), facts=facts)
     networks = train(given, classifier=classifier, recipe=fitted, seeds=seeds, observer=observer)
     observer.phase("testing", runs)
     counts = torch.zeros(len(facts.classes), len(facts.classes), dtype=torch.int64)
@@ -132,3 +135,31 @@ def _device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ConfigError(f"cannot train on the device {name!r}: {str(error).splitlines()[0]}") from error
     return place
+
+
+def evaluate_release(release: Release | str | Path, data: Dataset | str | Path, **settings: Any) -> Evaluation:
+    """Train fresh classifiers on a release and test them on the real test split of ``data``.
+
+    Args:
+        release: A release, or its folder.
+        data: The data it stands in for, loaded or by name or path.
+        settings: As in `evaluate`.
+    """
+    release = release if isinstance(release, Release) else load_release(Path(release))
+    dataset = data if isinstance(data, Dataset) else load_data(data)
+    check_belongs(release.set.facts, dataset.facts)
+    return evaluate(release.set.normalised(), release.set.labels, dataset, **settings)
+
+
+def check_belongs(ours: PublicFacts, theirs: PublicFacts) -> None:
+    """Refuse test data whose classes or normalisation are not those the set was made for."""
+    if ours.classes != theirs.classes:
+        raise DataError(
+            f"the release has the classes {', '.join(ours.classes)}, and {theirs.name} has "
+            f"{', '.join(theirs.classes)}: labels would not mean the same"
+        )
+    if (ours.mean, ours.std) != (theirs.mean, theirs.std):
+        raise DataError(
+            f"the release is normalised with mean {ours.mean} and std {ours.std}, and {theirs.name} with "
+            f"{theirs.mean} and {theirs.std}; load the data with the release's constants (--mean, --std)"
+        )

@@ -18,9 +18,7 @@ from privset.evaluation.protocol import evaluate
 from privset.evaluation.scores import Evaluation
 
 
-def evaluate_real(
-    dataset: Dataset, *, per_class: int | None = None, seed: int = 0, **settings: Any
-) -> Evaluation:
+def evaluate_real(dataset: Dataset, *, per_class: int | None = None, seed: int = 0, **settings: Any) -> Evaluation:
     """Train on the real training records: the ceiling.
 
     Args:
@@ -29,11 +27,7 @@ def evaluate_real(
         seed: Public seed of the choice and of the training.
         settings: As in `evaluate`.
     """
-    records = (
-        dataset.train
-        if per_class is None
-        else choose_per_class(dataset.train, per_class, dataset.facts, seed)
-    )
+    records = dataset.train if per_class is None else choose_per_class(dataset.train, per_class, dataset.facts, seed)
     images = normalise(records.images, dataset.facts)
     return evaluate(images, records.labels, dataset, seed=seed, trained_on="real", **settings)
 
@@ -63,9 +57,7 @@ def choose_per_class(records: Records, per_class: int, facts: PublicFacts, seed:
     for label, name in enumerate(facts.classes):
         found = order[shuffled == label][:per_class]
         if len(found) < per_class:
-            raise ConfigError(
-                f"class {name} of {facts.name} has only {len(found)} of {per_class} real images"
-            )
+            raise ConfigError(f"class {name} of {facts.name} has only {len(found)} of {per_class} real images")
         chosen.append(found)
     index = torch.cat(chosen)
     return Records(records.images[index], records.labels[index])

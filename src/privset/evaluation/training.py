@@ -72,17 +72,12 @@ def train(
         DivergedError: A loss became infinite or not a number.
     """
     observer = observer or Observer()
-    networks = [
-        build(classifier, given.facts, seed=seed).to(given.images.device, given.images.dtype)
-        for seed in seeds
-    ]
+    networks = [build(classifier, given.facts, seed=seed).to(given.images.device, given.images.dtype) for seed in seeds]
     batches = -(-len(given.images) // recipe.batch_size)
     observer.phase(f"training {len(seeds)} x {classifier}", len(seeds) * recipe.epochs * batches)
     group = side_by_side or group_size(networks[0], given, recipe, len(seeds))
     for start in range(0, len(seeds), group):
-        _train_group(
-            networks[start : start + group], given, classifier, recipe, seeds[start : start + group], observer
-        )
+        _train_group(networks[start : start + group], given, classifier, recipe, seeds[start : start + group], observer)
     return networks
 
 
@@ -150,9 +145,7 @@ def _train_group(
         for index in _minibatches(len(images), recipe.batch_size, generators):
             batch, truth = images[index], labels[index]
             if recipe.augment:
-                draws = [
-                    Draw.random(index.shape[1], given.facts.shape[1:], generator) for generator in generators
-                ]
+                draws = [Draw.random(index.shape[1], given.facts.shape[1:], generator) for generator in generators]
                 batch = augment(batch, Draw.stack(draws))
             logits = forward(batch)
             loss = F.cross_entropy(logits.flatten(0, 1), truth.flatten(), reduction="none")
@@ -176,9 +169,7 @@ def _check_finite(values: Sequence[Tensor], classifier: str, recipe: Recipe, epo
 
 
 def _optimiser(weights: dict[str, Tensor], rate: float, recipe: Recipe) -> torch.optim.Optimizer:
-    return torch.optim.SGD(
-        list(weights.values()), lr=rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay
-    )
+    return torch.optim.SGD(list(weights.values()), lr=rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
 
 
 def _minibatches(count: int, batch_size: int, generators: Sequence[torch.Generator]) -> Sequence[Tensor]:
@@ -187,9 +178,7 @@ def _minibatches(count: int, batch_size: int, generators: Sequence[torch.Generat
     if count <= batch_size:
         # The order within a batch changes nothing.
         return [torch.arange(count, device=device).expand(len(generators), -1)]
-    order = torch.stack(
-        [torch.randperm(count, generator=generator, device=device) for generator in generators]
-    )
+    order = torch.stack([torch.randperm(count, generator=generator, device=device) for generator in generators])
     return order.split(batch_size, dim=1)
 
 

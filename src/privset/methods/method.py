@@ -71,7 +71,6 @@ class Plan:
         events: tuple[GaussianEvent, ...],
     ) -> Plan:
         """Add up what the events cost, and refuse a plan that costs more than the budget."""
-        budget.check_size(facts.size)
         spending = spend(events, budget.delta)
         if spending.by(budget.accountant) > budget.epsilon:
             raise BudgetError(
@@ -143,7 +142,7 @@ class Execution:
     device: str = "cpu"
     """cpu, cuda or cuda:N."""
     chunk: int | None = None
-    """Records whose gradients are held at once; by default 16 on a CPU, 256 on a GPU."""
+    """Records whose gradients are held at once; by default as many as a few million numbers allow."""
 
     def __post_init__(self) -> None:
         if self.device != "cpu" and not self.device.startswith("cuda"):

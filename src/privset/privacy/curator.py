@@ -73,9 +73,7 @@ class TotalQuestion:
 
     def event(self, count: int) -> GaussianEvent:
         """What ``count`` answers cost."""
-        return GaussianEvent(
-            question="total", sampling_rate=1.0, noise_multiplier=self.noise_multiplier, count=count
-        )
+        return GaussianEvent(question="total", sampling_rate=1.0, noise_multiplier=self.noise_multiplier, count=count)
 
 
 def _check_bound(name: str, value: float) -> None:
@@ -103,7 +101,7 @@ class Curator:
         ledger: Where each question is charged before it is answered.
         noise: Source of noise and of samples.
         device: Where answers are computed.
-        chunk: How many per-record gradients are held at once (memory and speed alone).
+        chunk: How many per-record gradients are held at once (memory and speed alone); None chooses.
         tally: Receives what the data holder alone may see.
     """
 
@@ -123,9 +121,7 @@ class Curator:
         self.facts = facts
         self._ledger = ledger
         self._prepaid: dict[GaussianEvent, int] = {}
-        self._answer_gradient, self._answer_total = _answers(
-            records, facts, noise, device, chunk or (256 if device.startswith("cuda") else 16), tally or Tally()
-        )
+        self._answer_gradient, self._answer_total = _answers(records, facts, noise, device, chunk, tally or Tally())
 
     def prepay(self, question: GradientQuestion | TotalQuestion, count: int) -> None:
         """Charge ``count`` answers at once, so that a fast loop never waits for the disk.
@@ -178,10 +174,17 @@ class Curator:
         self._prepaid[single] -= count
 
 
+def _chunk_for(parameters: Parameters, device: str) -> int:
+    """As many records as keep their gradients in a CPU's cache, or a GPU busy."""
+    numbers = sum(value.numel() for value in parameters.values())
+    return max(1, 2**28 // numbers) if device.startswith("cuda") else min(max(2**22 // numbers, 16), 256)
+
+
 def _answers(
-    records: Records, facts: PublicFacts, noise: NoiseSource, device: str, chunk: int, tally: Tally
+    records: Records, facts: PublicFacts, noise: NoiseSource, device: str, chunk: int | None, tally: Tally
 ) -> tuple[
-    Callable[[GradientQuestion, Loss, Parameters], Parameters], Callable[[TotalQuestion, Statistic, int], Tensor]
+    Callable[[GradientQuestion, Loss, Parameters], Parameters],
+    Callable[[TotalQuestion, Statistic, int], Tensor],
 ]:
     """The two functions that may look at the records, and the only references to them."""
     images, labels = records.images.to(device), records.labels.to(device)
@@ -189,7 +192,8 @@ def _answers(
     def gradient(question: GradientQuestion, loss: Loss, parameters: Parameters) -> Parameters:
         chosen = poisson_sample(noise, len(labels), question.sampling_rate).to(device)
         dtype = next(iter(parameters.values())).dtype
-        chunks = ((normalise(images[part], facts, dtype), labels[part]) for part in chosen.split(chunk) if len(part))
+        parts = chosen.split(chunk or _chunk_for(parameters, device))
+        chunks = ((normalise(images[part], facts, dtype), labels[part]) for part in parts if len(part))
         sums, bad = clipped_gradient_sum(loss, parameters, chunks, clip_norm=question.clip_norm)
         tally.not_finite += int(bad)
         std = question.noise_multiplier * question.clip_norm

@@ -7,7 +7,7 @@ appended and fsynced before any noise is drawn, so a crash can only count too mu
 from __future__ import annotations
 
 import dataclasses
-import datetime
+import datetime as dt
 import json
 import math
 import os
@@ -18,7 +18,7 @@ from privset.privacy.accounting import GaussianEvent, merge, spend
 from privset.privacy.budget import RELATION, PrivacyBudget
 
 
-class BudgetExceeded(BudgetError):
+class BudgetExceeded(BudgetError):  # noqa: N818 - what happened, as the design names it
     """A question that would pass the budget: it was neither charged nor answered."""
 
 
@@ -59,7 +59,7 @@ class Ledger:
         self._events = events
 
     def _append(self, path: Path, event: GaussianEvent) -> None:
-        line = dataclasses.asdict(event) | {"time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
+        line = dataclasses.asdict(event) | {"time": dt.datetime.now(dt.UTC).isoformat(timespec="seconds")}
         first = not self._events
         try:
             with open(path, "x" if first else "a", encoding="utf-8") as file:
@@ -102,9 +102,7 @@ def read(path: Path) -> tuple[PrivacyBudget, tuple[GaussianEvent, ...]]:
         header = json.loads(lines[0])
         if header["ledger"] != 1 or header["relation"] != RELATION:
             raise ValueError(f"not a version 1 ledger for the relation {RELATION}")
-        budget = PrivacyBudget(
-            epsilon=float(header["epsilon"]), delta=header["delta"], accountant=header["accountant"]
-        )
+        budget = PrivacyBudget(epsilon=float(header["epsilon"]), delta=header["delta"], accountant=header["accountant"])
         events = []
         for number, line in enumerate(lines[1:], start=1):  # noqa: B007 - the error below names the line
             charge = json.loads(line)

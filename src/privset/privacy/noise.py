@@ -25,7 +25,7 @@ class NoiseSource:
 
     def __init__(self, kind: Literal["system", "seeded"], key: int) -> None:
         self.kind: Literal["system", "seeded"] = kind
-        self._stream = np.random.Generator(ChaCha(key=key, rounds=20))
+        self._stream = np.random.Generator(ChaCha(key=key, rounds=20))  # pyright: ignore[reportArgumentType]
 
     def add_normal(self, answer: Tensor, std: float) -> Tensor:
         """``answer`` plus independent N(0, std**2) on every element, in ``answer``'s dtype and device.

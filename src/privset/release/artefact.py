@@ -45,16 +45,12 @@ def check_writable(folder: Path) -> None:
     """
     folder = Path(os.path.abspath(folder))
     if os.path.lexists(folder):
-        raise ReleaseError(
-            f"{folder} exists already, and a release never replaces anything; choose another folder"
-        )
+        raise ReleaseError(f"{folder} exists already, and a release never replaces anything; choose another folder")
     ancestor = folder.parent
     while not os.path.lexists(ancestor):
         ancestor = ancestor.parent
     if not ancestor.is_dir():
-        raise ReleaseError(
-            f"{folder} cannot be made, because {ancestor} is not a folder; choose another place"
-        )
+        raise ReleaseError(f"{folder} cannot be made, because {ancestor} is not a folder; choose another place")
     # The very name that will be used: this finds read-only places, and names that are too long, alike.
     probe = ancestor / _partial(folder.name).name
     try:
@@ -67,9 +63,7 @@ def check_writable(folder: Path) -> None:
         ) from error
 
 
-def save(
-    folder: Path, synthetic_set: SyntheticSet, certificate: Certificate, ledger_path: Path | None
-) -> Path:
+def save(folder: Path, synthetic_set: SyntheticSet, certificate: Certificate, ledger_path: Path | None) -> Path:
     """Write the whole release, or nothing.
 
     Args:
@@ -97,9 +91,7 @@ def save(
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
         if isinstance(error, OSError):
-            raise ReleaseError(
-                f"{folder} cannot be written ({error.strerror}); nothing was left there"
-            ) from error
+            raise ReleaseError(f"{folder} cannot be written ({error.strerror}); nothing was left there") from error
         raise
     try:
         if os.path.lexists(folder):  # rename would silently take the place of an empty folder
@@ -108,8 +100,7 @@ def save(
     except OSError as error:
         # The budget is spent, and the release is complete: it must not be thrown away for want of a name.
         raise ReleaseError(
-            f"{folder} cannot be given its name ({error.strerror}); the complete release is in {partial}: "
-            "move it"
+            f"{folder} cannot be given its name ({error.strerror}); the complete release is in {partial}: move it"
         ) from error
     _sync_folder(folder.parent)
     return folder
@@ -140,9 +131,7 @@ def load(folder: Path) -> Release:
     where = folder / synthetic.FILE
     loaded = SyntheticSet.from_bytes(read_file(folder, synthetic.FILE), parsed.public_facts(), str(where))
     if loaded.pixel_form != parsed.contents.pixel_form:
-        raise ReleaseError(
-            f"{where}: holds {loaded.pixel_form}, but the certificate says {parsed.contents.pixel_form}"
-        )
+        raise ReleaseError(f"{where}: holds {loaded.pixel_form}, but the certificate says {parsed.contents.pixel_form}")
     if loaded.digest() != parsed.contents.digest:
         raise ReleaseError(
             f"{where}: is not the set that {CERTIFICATE_FILE} is about; `privset verify {folder}` says more, "

@@ -42,9 +42,7 @@ def write(certificate: Certificate) -> str:
 def _front_matter(certificate: Certificate) -> str:
     images = certificate.contents.images
     size = next((name for most, name in _SIZES if images < most), "n>1M")
-    tags = ["synthetic", "privset"] + (
-        ["differential-privacy"] if certificate.guarantee.private else ["not-private"]
-    )
+    tags = ["synthetic", "privset"] + (["differential-privacy"] if certificate.guarantee.private else ["not-private"])
     # A JSON string is a YAML string, whatever characters the name of the data has.
     name = json.dumps(f"Synthetic images in place of {certificate.facts.name}", ensure_ascii=False)
     lines = [
@@ -97,9 +95,7 @@ def _guarantee(certificate: Certificate) -> str:
 
 def _contents(certificate: Certificate) -> str:
     facts, contents = certificate.facts, certificate.contents
-    names = [
-        f"{_escape(name)} ({count:,})" for name, count in zip(facts.classes, contents.per_class, strict=False)
-    ]
+    names = [f"{_escape(name)} ({count:,})" for name, count in zip(facts.classes, contents.per_class, strict=False)]
     more = [f"and {len(names) - _MOST_CLASSES:,} more"] if len(names) > _MOST_CLASSES else []
     form = (
         "Pixels are 8-bit, in the form of the data itself."
@@ -178,9 +174,7 @@ labels = tensors["labels"]  # int64 [{contents.images}]"""
 
 
 def _limits(certificate: Certificate) -> str:
-    return "\n".join(
-        ["## What the guarantee does not cover", "", *(f"- {line}" for line in certificate.not_accounted)]
-    )
+    return "\n".join(["## What the guarantee does not cover", "", *(f"- {line}" for line in certificate.not_accounted)])
 
 
 def _verifying() -> str:

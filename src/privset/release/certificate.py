@@ -163,13 +163,9 @@ class Certificate(Document):
         try:
             document = json.loads(text.decode("utf-8"), parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
-            raise ReleaseError(
-                f"{where}: not JSON ({error}); get the release again from its source"
-            ) from error
+            raise ReleaseError(f"{where}: not JSON ({error}); get the release again from its source") from error
         if not isinstance(document, dict) or document.get("format") != "privset-certificate":
-            raise ReleaseError(
-                f"{where}: not a privset certificate (its format is not 'privset-certificate')"
-            )
+            raise ReleaseError(f"{where}: not a privset certificate (its format is not 'privset-certificate')")
         if document.get("version") != 1:
             raise ReleaseError(
                 f"{where}: has version {document.get('version')!r}, and this privset knows version 1; "
@@ -192,9 +188,7 @@ class Certificate(Document):
     def expected_seal(self) -> str:
         """The seal that the content has, whatever seal is written in it."""
         document = {name: value for name, value in self._document().items() if name != "seal"}
-        return sha256(
-            json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
-        )
+        return sha256(json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii"))
 
     def resealed(self) -> Certificate:
         """This certificate with the seal that fits it."""
@@ -223,9 +217,7 @@ class Certificate(Document):
     def budget(self) -> PrivacyBudget:
         """The budget that the release was made with."""
         stated = self.guarantee
-        return PrivacyBudget(
-            epsilon=stated.epsilon_budgeted, delta=stated.delta, accountant=stated.accountant
-        )
+        return PrivacyBudget(epsilon=stated.epsilon_budgeted, delta=stated.delta, accountant=stated.accountant)
 
     def gaussian_events(self) -> tuple[GaussianEvent, ...]:
         """The events in the form that accounting takes."""

@@ -50,9 +50,7 @@ def _configured(config_type: type[MethodConfig], settings: dict[str, Any]) -> Me
         config = TypeAdapter(config_type).validate_python(settings)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
-        raise ReleaseError(
-            f"impossible settings: {'.'.join(map(str, problem['loc']))} {problem['msg']}"
-        ) from error
+        raise ReleaseError(f"impossible settings: {'.'.join(map(str, problem['loc']))} {problem['msg']}") from error
     back = plain(dataclasses.asdict(config))
     odd = sorted(name for name, value in settings.items() if back[name] != value)
     if odd:

@@ -38,9 +38,7 @@ class EpsilonByAccountant(Document):
 class Guarantee(Document):
     """The differential-privacy guarantee of the release."""
 
-    private: bool = Field(
-        description="False if there is no guarantee: an infinite budget, or noise from a seed"
-    )
+    private: bool = Field(description="False if there is no guarantee: an infinite budget, or noise from a seed")
     epsilon_budgeted: Epsilon = Field(description="What the release might cost")
     epsilon_spent: Epsilon = Field(description="What it did cost, by the accountant named here")
     delta: float = Field(gt=0, lt=1)

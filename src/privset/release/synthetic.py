@@ -56,9 +56,7 @@ class SyntheticSet:
             raise ReleaseError(f"images must be uint8 pixels or float32, not {self.images.dtype}")
         if self.images.ndim != 4 or shape[0] < 1 or shape[1:] != self.facts.shape:
             expected = ", ".join(map(str, self.facts.shape))
-            raise ReleaseError(
-                f"images have shape {list(shape)}, but must be one or more images [m, {expected}]"
-            )
+            raise ReleaseError(f"images have shape {list(shape)}, but must be one or more images [m, {expected}]")
         if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
             raise ReleaseError(
                 f"labels must be int64 with one label for each of the {shape[0]} images, "
@@ -70,9 +68,7 @@ class SyntheticSet:
             raise ReleaseError(f"label {int(self.labels[outside][0])} is outside 0..{classes - 1}")
         if self.images.is_floating_point() and not bool(torch.isfinite(self.images).all()):
             bad = int((~torch.isfinite(self.images).flatten(1).all(dim=1)).sum())
-            raise ReleaseError(
-                f"{bad} of {shape[0]} images have values that are not finite; such a set is no use"
-            )
+            raise ReleaseError(f"{bad} of {shape[0]} images have values that are not finite; such a set is no use")
 
     @classmethod
     def from_synthesis(cls, synthesis: Synthesis, facts: PublicFacts) -> SyntheticSet:

@@ -81,9 +81,7 @@ def verify(folder: Path) -> Verification:
     """Check a release. Whatever was done to it, this returns; only a missing folder raises `ReleaseError`."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise ReleaseError(
-            f"{folder} is not a folder; give the folder of a release, with its {CERTIFICATE_FILE}"
-        )
+        raise ReleaseError(f"{folder} is not a folder; give the folder of a release, with its {CERTIFICATE_FILE}")
     try:
         text = read_file(folder, CERTIFICATE_FILE)
         certificate = Certificate.parse(text)
@@ -213,15 +211,11 @@ class _Examination:
     def ledger(self) -> str:
         certificate = self.certificate
         if LEDGER_FILE not in certificate.files:
-            _expect(
-                not certificate.guarantee.private, "a private release must have the ledger of its charges"
-            )
+            _expect(not certificate.guarantee.private, "a private release must have the ledger of its charges")
             return "none, and none is needed without a guarantee"
         self._undamaged(LEDGER_FILE)
         budget, charges = ledger.read(self.folder / LEDGER_FILE)
-        _expect(
-            budget == certificate.budget(), "the ledger was kept for another budget than the certificate's"
-        )
+        _expect(budget == certificate.budget(), "the ledger was kept for another budget than the certificate's")
         _expect(
             merge(charges) == merge(certificate.gaussian_events()),
             "the charges in the ledger are not the events in the certificate",

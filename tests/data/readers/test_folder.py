@@ -64,9 +64,7 @@ def test_mixed_channels_become_colour(tree: ImageTree) -> None:
     assert data.train.images[0, :, 0, 0].tolist() == [7, 7, 7]
 
 
-def test_folder_and_archive_give_the_same_records(
-    tree: ImageTree, tmp_path: Path, pixels: np.ndarray
-) -> None:
+def test_folder_and_archive_give_the_same_records(tree: ImageTree, tmp_path: Path, pixels: np.ndarray) -> None:
     root = tree({"a": list(pixels[:4]), "b": list(pixels[4:])})
     np.savez(tmp_path / "own.npz", x=pixels, y=[0, 0, 0, 0, 1, 1])
     choices: list[dict[str, Any]] = [{}, {"size": 8}, {"channels": 1}, {"size": 17, "channels": 1}]

@@ -43,9 +43,7 @@ def pngs(pixels: np.ndarray) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("options", [{}, {"size": 8}, {"channels": 1}, {"test_fraction": 0.34}])
-def test_single_file(
-    tmp_path: Path, pngs: list[bytes | None], pixels: np.ndarray, options: dict[str, Any]
-) -> None:
+def test_single_file(tmp_path: Path, pngs: list[bytes | None], pixels: np.ndarray, options: dict[str, Any]) -> None:
     path = _write(tmp_path / "pets.parquet", pngs, [0, 1] * 3)
     data = load(path, **options)
     assert data.facts == facts_of(path, **options)
@@ -55,9 +53,7 @@ def test_single_file(
     assert torch.equal(data.train.images, load(tmp_path / "own.npz", **options).train.images)
 
 
-@pytest.mark.parametrize(
-    "layout", ["{split}-00000-of-00001.parquet", "data/{split}.parquet", "{split}/0.parquet"]
-)
+@pytest.mark.parametrize("layout", ["{split}-00000-of-00001.parquet", "data/{split}.parquet", "{split}/0.parquet"])
 def test_splits_by_name(tmp_path: Path, pngs: list[bytes | None], layout: str) -> None:
     root = tmp_path / "pets"
     for split, count in (("train", 4), ("test", 2), ("validation", 1)):

@@ -78,9 +78,7 @@ class ArchiveSource:
         return train, test
 
     def _records(self, images: str, labels: str, facts: PublicFacts) -> Records:
-        pixels = channels_first(
-            eight_bit(self._array(images), f"{self.path}: {images}"), f"{self.path}: {images}"
-        )
+        pixels = channels_first(eight_bit(self._array(images), f"{self.path}: {images}"), f"{self.path}: {images}")
         checked = check_labels(self._array(labels), f"{self.path}: {labels}", len(facts.classes))
         return Records(fit(pixels, *facts.shape), torch.from_numpy(checked))
 
@@ -88,9 +86,7 @@ class ArchiveSource:
         if declared:
             names = self._array("classes")
             if names.ndim != 1 or names.dtype.kind != "U":
-                raise DataError(
-                    f"{self.path}: classes must be a list of strings, not {names.dtype} {names.shape}"
-                )
+                raise DataError(f"{self.path}: classes must be a list of strings, not {names.dtype} {names.shape}")
             return check_classes([str(name) for name in names], f"{self.path}: classes")
         labels = check_labels(self._array("y"), f"{self.path}: y")
         count = count_classes(labels, f"{self.path}: y", "name every class in an array `classes`")
@@ -108,25 +104,17 @@ class ArchiveSource:
                     with archive.open(info) as file:
                         version = np.lib.format.read_magic(file)
                         one = version == (1, 0)
-                        read = (
-                            np.lib.format.read_array_header_1_0
-                            if one
-                            else np.lib.format.read_array_header_2_0
-                        )
+                        read = np.lib.format.read_array_header_1_0 if one else np.lib.format.read_array_header_2_0
                         shape, _, dtype = read(file)
                         if dtype.hasobject:
-                            raise DataError(
-                                f"{self.path}: {name} holds pickled objects, which are never loaded"
-                            )
+                            raise DataError(f"{self.path}: {name} holds pickled objects, which are never loaded")
                         if info.file_size != file.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize:
                             raise DataError(f"{self.path}: {name} is truncated; write the file again")
                     shapes[name] = shape
         except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
             if isinstance(error, DataError):
                 raise
-            raise DataError(
-                f"{self.path}: not a readable .npz file ({error}); write it with numpy.savez"
-            ) from error
+            raise DataError(f"{self.path}: not a readable .npz file ({error}); write it with numpy.savez") from error
         for name, partner in (("x", "y"), ("y", "x"), ("x_test", "y_test"), ("y_test", "x_test")):
             if name not in shapes and (partner in shapes or name in ("x", "y")):
                 raise DataError(f"{self.path}: has no array {name!r}; it needs x (images) and y (labels)")

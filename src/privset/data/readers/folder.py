@@ -121,9 +121,7 @@ def _subfolders(folder: Path) -> list[Path]:
 def _training_classes(root: Path) -> dict[str, list[Path]]:
     classes = _classes(root)
     if len(classes) < 2:
-        raise DataError(
-            f"{root}: found one class, {next(iter(classes))!r}; at least two class folders are needed"
-        )
+        raise DataError(f"{root}: found one class, {next(iter(classes))!r}; at least two class folders are needed")
     return classes
 
 

@@ -32,9 +32,7 @@ _SPLIT = re.compile(r"(train|test|" + "|".join(UNUSED_SPLITS) + r")(?:[-_.].*)?"
 def files_in(folder: Path) -> list[Path]:
     """Parquet files of ``folder`` and of its direct subfolders, sorted, hidden ones left out."""
     found = [*folder.glob("*.parquet"), *folder.glob("*/*.parquet")]
-    return sorted(
-        file for file in found if not any(part[0] == "." for part in file.relative_to(folder).parts)
-    )
+    return sorted(file for file in found if not any(part[0] == "." for part in file.relative_to(folder).parts))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,9 +75,7 @@ class ParquetSource:
         """Decode every image of both splits."""
         train, test = self._splits
         has_test = sum(_rows(file) for file in test) > 0
-        return self._records(train, facts, observer), self._records(
-            test, facts, observer
-        ) if has_test else None
+        return self._records(train, facts, observer), self._records(test, facts, observer) if has_test else None
 
     def _records(self, files: list[Path], facts: PublicFacts, observer: Observer) -> Records:
         labels = np.concatenate([_labels(file, len(facts.classes)) for file in files])
@@ -111,9 +107,7 @@ class ParquetSource:
         if not splits["train"] and splits["test"]:
             raise DataError(f"{self.path}: has a test split but no train-*.parquet; add it")
         if splits["train"] and splits[""]:
-            raise DataError(
-                f"{splits[''][0]}: neither train nor test by its name, beside files that are; rename it"
-            )
+            raise DataError(f"{splits[''][0]}: neither train nor test by its name, beside files that are; rename it")
         train = splits["train"] or splits[""]
         if not train:
             raise DataError(f"{self.path}: holds no train-*.parquet")
@@ -189,12 +183,8 @@ def _images(file: Path) -> Iterator[Encoded]:
                 for value in batch.column(0).to_pylist():
                     content = value and value["bytes"]
                     if content is None:
-                        raise DataError(
-                            f"{file}: image[{row}] has no bytes; save the data set with images embedded"
-                        )
+                        raise DataError(f"{file}: image[{row}] has no bytes; save the data set with images embedded")
                     yield Encoded(name=f"{file}: image[{row}]", content=content)
                     row += 1
         except (OSError, ArrowException) as error:
-            raise DataError(
-                f"{file}: column 'image' cannot be read ({error}); fetch the file again"
-            ) from error
+            raise DataError(f"{file}: column 'image' cannot be read ({error}); fetch the file again") from error

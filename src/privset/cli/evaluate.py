@@ -1,0 +1,91 @@
+"""`privset evaluate`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from privset.cli import console
+from privset.cli.arguments import DataArguments, parse
+from privset.evaluation import Evaluation, check_belongs, evaluate_noise, evaluate_real
+from privset.evaluation import evaluate as evaluate_images
+from privset.release import load
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluateArguments:
+    """Train fresh classifiers on a release and test them on real images."""
+
+    release: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RELEASE")]]
+    """The folder of the release."""
+    data: str
+    """The data it stands in for: its test split is classified."""
+    classifier: str = "convnet"
+    """The network to train; see `privset methods`."""
+    recipe: str = "paper"
+    """How to train it: paper (as the published numbers) or quick."""
+    runs: int = 3
+    """How many networks, each from its own initial weights."""
+    seed: int = 0
+    """Seed of the evaluation."""
+    beside: tuple[Literal["real", "noise"], ...] = ()
+    """Also train the same classifier on the real training records, or on random noise."""
+    device: str = "cpu"
+    """cpu, cuda or cuda:N."""
+    reading: tyro.conf.OmitArgPrefixes[DataArguments] = dataclasses.field(default_factory=DataArguments)
+    json: bool = False
+    """Print one JSON object."""
+
+
+def evaluate(arguments: Sequence[str]) -> int:
+    """Train classifiers on a release and test them on real images."""
+    parsed = parse(EvaluateArguments, arguments, "privset evaluate")
+    release = load(parsed.release)
+    settings = {name: getattr(parsed, name) for name in ("classifier", "recipe", "runs", "seed", "device")}
+    with console.Bars() as bars:
+        dataset = parsed.reading.load(parsed.data, bars)
+        check_belongs(release.set.facts, dataset.facts)
+        settings["observer"] = bars
+        result = evaluate_images(release.set.normalised(), release.set.labels, dataset, **settings)
+        others = [
+            evaluate_real(dataset, **settings)
+            if reference == "real"
+            else evaluate_noise(dataset, release.set.labels, **settings)
+            for reference in parsed.beside
+        ]
+    if parsed.json:
+        console.show_json(
+            result.to_json()
+            | {"release": str(parsed.release), "digest": release.certificate.contents.digest}
+            | {"beside": {other.trained_on: other.to_json() for other in others}}
+        )
+    else:
+        show(result, others)
+    return 0
+
+
+def show(result: Evaluation, others: Sequence[Evaluation]) -> None:
+    """Accuracies side by side, then the confusion matrix of the set."""
+    console.show_table(
+        ["trained on", "images", "test accuracy", "runs"],
+        [
+            [
+                {"set": "the release", "real": "real records", "noise": "random noise"}[one.trained_on],
+                f"{one.images:,}",
+                f"{one.mean:.1f} % ± {one.std:.1f}",
+                ", ".join(f"{accuracy:.1f}" for accuracy in one.accuracies),
+            ]
+            for one in (result, *others)
+        ],
+        title=f"{result.classifier} tested on {result.data}, recipe {result.recipe.name}",
+    )
+    if len(result.classes) <= 20:
+        console.show_table(
+            ["truth \\ answer", *result.classes],
+            [[name, *map(str, row)] for name, row in zip(result.classes, result.confusion, strict=True)],
+            title=f"Confusion of the release, summed over {len(result.accuracies)} network(s)",
+        )

@@ -1,0 +1,63 @@
+"""`privset COMMAND ...`: which command is meant, and how errors end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+from privset.cli import console
+from privset.cli.datasets import datasets
+from privset.cli.evaluate import evaluate
+from privset.cli.generate import generate
+from privset.cli.methods import methods
+from privset.cli.plan import plan
+from privset.cli.verify import verify
+from privset.errors import PrivsetError
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "datasets": datasets,
+    "methods": methods,
+    "plan": plan,
+    "generate": generate,
+    "evaluate": evaluate,
+    "verify": verify,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Exits with 0 if all is well, 1 if a check failed, 2 for what the user can mend."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        console.show(overview())
+        return 0 if arguments else 2
+    if arguments[0] == "--version":
+        from privset import __version__
+
+        console.show(f"privset {__version__}")
+        return 0
+    command = COMMANDS.get(arguments[0])
+    if command is None:
+        console.warn(f"privset: there is no command {arguments[0]!r}; the commands are {', '.join(COMMANDS)}")
+        return 2
+    try:
+        return command(arguments[1:])
+    except PrivsetError as error:
+        console.warn(f"privset: {error}")
+        return 2
+    except KeyboardInterrupt:
+        console.warn("privset: stopped; nothing was released, and what was charged stays in the ledger")
+        return 130
+
+
+def overview() -> str:
+    """One line a command."""
+    lines = [f"  privset {name:<9} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "privset: a small synthetic set in place of private images, with a differential-privacy guarantee.",
+            "",
+            *lines,
+            "",
+            "`privset COMMAND --help` shows every setting of a command.",
+        ]
+    )

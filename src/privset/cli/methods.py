@@ -1,0 +1,36 @@
+"""`privset methods`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from privset import networks
+from privset.cli import console
+from privset.cli.arguments import parse
+from privset.methods import METHODS
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MethodsArguments:
+    """The methods, and the networks they can use."""
+
+    json: bool = False
+    """Print one JSON object."""
+
+
+def methods(arguments: Sequence[str]) -> int:
+    """The methods, their presets, and the networks they can use."""
+    parsed = parse(MethodsArguments, arguments, "privset methods")
+    if parsed.json:
+        known = [
+            {"name": m.name, "summary": m.summary, "reference": m.reference, "presets": list(m.presets)}
+            for m in METHODS.values()
+        ]
+        console.show_json({"methods": known, "networks": list(networks.CLASSIFIERS)})
+        return 0
+    rows = [[m.name, ", ".join(m.presets), m.summary, m.reference] for m in METHODS.values()]
+    console.show_table(["name", "presets", "what it does", "published in"], rows)
+    console.show(f"Networks and classifiers: {', '.join(networks.CLASSIFIERS)}.")
+    console.show("All settings of a method: privset generate --method NAME --help")
+    return 0

@@ -1,0 +1,45 @@
+"""`privset plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from privset import pipeline
+from privset.cli import console
+from privset.cli.arguments import PlanArguments, parse_planned
+from privset.methods import Plan
+from privset.privacy.budget import RELATION
+
+
+def plan(arguments: Sequence[str]) -> int:
+    """What a method would ask and what it would cost; reads no record."""
+    parsed = parse_planned(PlanArguments, arguments, "privset plan")
+    budget, method = parsed.budget, parsed.make_method()
+    with console.Bars() as bars:
+        planned = pipeline.plan(parsed.reading.facts(parsed.data, bars), method, budget)
+    if parsed.json:
+        console.show_json(planned.to_json())
+    else:
+        console.show(describe(planned))
+    return 0
+
+
+def describe(planned: Plan) -> str:
+    """The plan in a few lines, for a data holder."""
+    facts, budget = planned.facts, planned.budget
+    event = planned.events[0]
+    lines = [
+        f"{planned.method} on {facts.name}: {planned.config.per_class * len(facts.classes)} synthetic images in "
+        f"{len(facts.classes)} classes, from {facts.size:,} records of {'x'.join(map(str, facts.shape))}.",
+        f"It asks {planned.questions:,} noisy questions: kind {event.question}, noise multiplier "
+        f"{planned.noise_multiplier:.4g}, each record taking part with probability {event.sampling_rate:.4g}.",
+    ]
+    if budget.private:
+        pld = "not computed" if planned.spending.pld is None else console.number(planned.spending.pld)
+        lines.append(
+            f"Cost: epsilon {console.number(planned.epsilon)} of {budget.epsilon:g} at delta {budget.delta:g} "
+            f"({RELATION}; accountant {budget.accountant}: rdp {console.number(planned.spending.rdp)}, pld {pld})."
+        )
+    else:
+        lines.append("NOT PRIVATE: epsilon is infinite, the answers carry no noise.")
+    return "\n".join(lines)

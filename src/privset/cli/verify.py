@@ -1,0 +1,40 @@
+"""`privset verify`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from privset.cli import console
+from privset.cli.arguments import parse
+from privset.release import verify as verify_release
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VerifyArguments:
+    """Recompute everything in a release that can be, and say what does not hold."""
+
+    release: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RELEASE")]]
+    """The folder of the release."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+def verify(arguments: Sequence[str]) -> int:
+    """Recompute a release's epsilon, digests and plan; exits with 1 if anything does not hold."""
+    parsed = parse(VerifyArguments, arguments, "privset verify")
+    outcome = verify_release(parsed.release)
+    if parsed.json:
+        console.show_json(outcome.to_json())
+    else:
+        rows = [["ok" if check.ok else "FAILED", check.name, check.detail] for check in outcome.checks]
+        console.show_table(["", "check", "found"], rows)
+        if outcome.ok and outcome.certificate is not None:
+            console.show(outcome.certificate.statement)
+        else:
+            console.show(f"{parsed.release} is NOT what it claims to be: {len(outcome.failures)} check(s) failed.")
+    return 0 if outcome.ok else 1

@@ -1,0 +1,62 @@
+"""What many tests need: small records with known public facts, and methods with settings of a second."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from privset.data import PublicFacts, Records
+from privset.methods import METHODS, PsgConfig
+
+# Threads of several test processes wait for each other on two cores; one each is faster by far.
+torch.set_num_threads(1)
+
+
+def facts_for(size: int, *, classes: int = 3, side: int = 8, channels: int = 1, name: str = "toy") -> PublicFacts:
+    return PublicFacts(
+        name=name,
+        channels=channels,
+        height=side,
+        width=side,
+        classes=tuple(f"class{k}" for k in range(classes)),
+        size=size,
+        mean=(0.5,) * channels,
+        std=(0.5,) * channels,
+    )
+
+
+def records_for(facts: PublicFacts, seed: int = 0) -> Records:
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(0, 256, (facts.size, *facts.shape), generator=generator, dtype=torch.uint8)
+    return Records(images, torch.randint(0, len(facts.classes), (facts.size,), generator=generator))
+
+
+TINY = {
+    "psg": PsgConfig(per_class=2, runs=2, outer_steps=2, batches_per_step=2, inner_epochs=2, batch_size=16, width=4),
+}
+"""Settings of every method that take about a second; a new method adds its own here."""
+
+
+@pytest.fixture(params=METHODS)
+def tiny_method(request):
+    """Every registered method, with tiny settings."""
+    return METHODS[request.param](TINY[request.param])
+
+
+@pytest.fixture
+def facts() -> PublicFacts:
+    return facts_for(40)
+
+
+@pytest.fixture
+def records(facts) -> Records:
+    return records_for(facts)
+
+
+def without(records: Records, index: int) -> Records:
+    keep = torch.arange(len(records)) != index
+    return Records(records.images[keep], records.labels[keep])
+
+
+def resized(facts: PublicFacts, size: int) -> PublicFacts:
+    return dataclasses.replace(facts, size=size)

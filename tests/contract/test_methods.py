@@ -1,0 +1,105 @@
+"""What every method promises, checked for every one that is registered."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from privset.methods import METHODS, MethodConfig
+from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise
+from privset.privacy.accounting import merge
+from privset.release import SyntheticSet
+from tests.conftest import TINY, facts_for, records_for
+
+BUDGET = PrivacyBudget(epsilon=5.0, accountant="rdp")  # pld would take longer than the method
+
+
+class SilencedCurator(Curator):
+    """Looks at its records, charges, and answers with zeros."""
+
+    def gradient(self, question, loss, parameters, *, draws=1):
+        answers = super().gradient(question, loss, parameters, draws=draws)
+        return [{name: torch.zeros_like(value) for name, value in answer.items()} for answer in answers]
+
+    def total(self, question, statistic, *, block=200):
+        return torch.zeros_like(super().total(question, statistic, block=block))
+
+
+def run(method, facts, *, records_seed=0, noise_seed=0, curator_type=Curator, budget=BUDGET):
+    plan = method.plan(facts, budget)
+    ledger = Ledger(budget)
+    curator = curator_type(records_for(facts, records_seed), facts, ledger, seeded_noise(noise_seed))
+    return method.run(curator, plan), plan, ledger
+
+
+def test_every_method_has_tiny_settings_for_these_tests():
+    assert set(TINY) == set(METHODS)
+
+
+def test_the_records_reach_the_set_through_the_answers_alone(tiny_method, facts):
+    silenced = [run(tiny_method, facts, records_seed=seed, curator_type=SilencedCurator)[0] for seed in (0, 1)]
+    assert silenced[0].images.numpy().tobytes() == silenced[1].images.numpy().tobytes()
+    assert torch.equal(silenced[0].labels, silenced[1].labels)
+    heard = [run(tiny_method, facts, records_seed=seed)[0] for seed in (0, 1)]
+    assert heard[0].images.numpy().tobytes() != heard[1].images.numpy().tobytes()
+
+
+def test_exactly_the_planned_questions_are_charged(tiny_method, facts):
+    _, plan, ledger = run(tiny_method, facts)
+    assert ledger.events == merge(plan.events)
+
+
+def test_a_plan_stays_within_the_budget_and_needs_no_data(tiny_method):
+    for epsilon in (1.0, 5.0):
+        plan = tiny_method.plan(facts_for(5000), PrivacyBudget(epsilon=epsilon, accountant="rdp"))
+        assert plan.epsilon <= epsilon
+        assert plan.epsilon > 0.99 * epsilon
+    tighter = tiny_method.plan(facts_for(5000), PrivacyBudget(epsilon=1.0, accountant="rdp")).noise_multiplier
+    assert tighter > tiny_method.plan(facts_for(5000), PrivacyBudget(epsilon=5.0, accountant="rdp")).noise_multiplier
+
+
+def test_without_privacy_there_is_no_noise_and_the_plan_says_so(tiny_method, facts):
+    plan = tiny_method.plan(facts, PrivacyBudget(epsilon=math.inf))
+    assert plan.noise_multiplier == 0
+    assert plan.epsilon == math.inf
+    assert plan.to_json()["epsilon"] == "inf"
+
+
+def test_the_set_is_balanced_finite_and_can_be_published(tiny_method):
+    for facts in (facts_for(40), facts_for(40, classes=2, channels=3, side=12)):
+        made, _, _ = run(tiny_method, facts)
+        published = SyntheticSet.from_synthesis(made, facts)
+        assert published.per_class == (tiny_method.config.per_class,) * len(facts.classes)
+        assert bool(made.images.isfinite().all())
+
+
+def test_the_same_seeds_give_the_same_bytes_and_global_seeds_do_not_matter(tiny_method, facts):
+    torch.manual_seed(1)
+    first, _, _ = run(tiny_method, facts)
+    torch.manual_seed(2)
+    state = torch.get_rng_state()
+    second, _, _ = run(tiny_method, facts)
+    assert torch.equal(first.images, second.images)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_preset_plans_and_every_setting_is_explained(name):
+    method = METHODS[name]
+    for preset in method.presets:
+        config = method.preset(preset, per_class=10, epsilon=10.0)
+        assert isinstance(config, MethodConfig)
+        assert config.per_class == 10
+        method(config).plan(facts_for(60_000, classes=10, side=28), PrivacyBudget(epsilon=10, accountant="rdp"))
+    source = "".join(_source(kind) for kind in method.config_type.__mro__ if dataclasses.is_dataclass(kind))
+    for field in dataclasses.fields(method.config_type):
+        assert f"    {field.name}: " in source
+        after = source.split(f"    {field.name}: ", 1)[1].split("\n", 1)[1]
+        assert after.lstrip().startswith('"""'), f"{field.name} has no line that the command line can show"
+
+
+def _source(kind):
+    import inspect
+
+    return inspect.getsource(kind)

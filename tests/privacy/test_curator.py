@@ -1,0 +1,239 @@
+import gc
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.func import functional_call
+
+from privset import networks
+from privset.data import PublicFacts, Records, normalise
+from privset.errors import ConfigError
+from privset.privacy import (
+    BudgetExceeded,
+    Curator,
+    GradientQuestion,
+    Ledger,
+    PrivacyBudget,
+    Tally,
+    TotalQuestion,
+    seeded_noise,
+)
+from privset.privacy.ledger import read
+from tests.conftest import facts_for, records_for, resized, without
+
+FREE = PrivacyBudget(epsilon=math.inf)
+
+
+def curator_for(records, facts, budget=FREE, path=None, seed=0, tally=None):
+    return Curator(records, facts, Ledger(budget, path), seeded_noise(seed), tally=tally)
+
+
+def loss_of(network):
+    def loss(parameters, image, label):
+        return F.cross_entropy(functional_call(network, parameters, (image[None],)), label[None])
+
+    return loss, {name: value.detach() for name, value in network.named_parameters()}
+
+
+def flat(gradients):
+    return torch.cat([value.flatten() for value in gradients.values()])
+
+
+def pixels(image, label):
+    return image.flatten()
+
+
+def test_the_noise_on_a_gradient_has_the_stated_deviation_over_every_parameter(facts, records):
+    loss, parameters = loss_of(networks.build("convnet", facts, seed=0, width=8))
+    clean = GradientQuestion(sampling_rate=1.0, clip_norm=0.5, noise_multiplier=0.0)
+    noisy = GradientQuestion(sampling_rate=1.0, clip_norm=0.5, noise_multiplier=3.0)
+    curator = curator_for(records, facts)
+    (truth,) = curator.gradient(clean, loss, parameters)
+    answers = curator.gradient(noisy, loss, parameters, draws=20)
+    residues = torch.stack([flat(answer) - flat(truth) for answer in answers]) / (3.0 * 0.5)
+    # Each tensor's own noise, so that a layer left without any would show.
+    sizes = [value.numel() for value in parameters.values()]
+    for part in residues.split(sizes, dim=1):
+        assert float(part.std()) == pytest.approx(1.0, abs=5 / math.sqrt(2 * part.numel()))
+    assert float(residues.mean()) == pytest.approx(0.0, abs=5 / math.sqrt(residues.numel()))
+    # Draws are independent, not one noise repeated.
+    assert float((residues[0] * residues[1]).mean().abs()) < 5 / math.sqrt(residues.shape[1])
+
+
+def test_the_noise_on_a_total_has_the_stated_deviation_in_every_class(facts, records):
+    curator = curator_for(records, facts)
+    truth = curator.total(TotalQuestion(bound=2.0, noise_multiplier=0.0), pixels)
+    noisy = torch.stack([curator.total(TotalQuestion(bound=2.0, noise_multiplier=1.5), pixels) for _ in range(50)])
+    residues = (noisy - truth) / 3.0
+    for label in range(3):
+        part = residues[:, label]
+        assert float(part.std()) == pytest.approx(1.0, abs=5 / math.sqrt(2 * part.numel()))
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 100), index=st.integers(0, 9), bound=st.sampled_from([0.01, 1.0, 100.0]))
+def test_one_record_moves_a_total_by_at_most_the_bound_over_all_classes_together(seed, index, bound):
+    facts = facts_for(10)
+    records = records_for(facts, seed)
+    question = TotalQuestion(bound=bound, noise_multiplier=0.0)
+
+    def statistic(image, label):
+        return torch.cat([image.flatten() * (1 + label), label[None].to(image.dtype)])
+
+    before = curator_for(records, facts).total(question, statistic)
+    after = curator_for(without(records, index), resized(facts, 9)).total(question, statistic)
+    assert float((before - after).norm()) <= bound * (1 + 1e-5)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 100), index=st.integers(0, 9), clip_norm=st.sampled_from([1e-3, 0.1, 5.0]))
+def test_one_record_moves_a_full_batch_gradient_by_at_most_the_clip_norm(seed, index, clip_norm):
+    facts = facts_for(10)
+    records = records_for(facts, seed)
+    loss, parameters = loss_of(networks.build("mlp", facts, seed=seed, width=5).double())
+    question = GradientQuestion(sampling_rate=1.0, clip_norm=clip_norm, noise_multiplier=0.0)
+    (before,) = curator_for(records, facts).gradient(question, loss, parameters)
+    (after,) = curator_for(without(records, index), resized(facts, 9)).gradient(question, loss, parameters)
+    assert float((flat(before) - flat(after)).norm()) <= clip_norm * (1 + 1e-9)
+
+
+def test_totals_are_the_sums_by_class_and_an_absent_class_gives_zeros():
+    facts = facts_for(6, classes=4)
+    records = Records(torch.full((6, 1, 8, 8), 255, dtype=torch.uint8), torch.tensor([0, 0, 0, 1, 1, 3]))
+    sums = curator_for(records, facts).total(
+        TotalQuestion(bound=100.0, noise_multiplier=0.0), lambda image, label: image.mean()[None]
+    )
+    assert sums.flatten().tolist() == [3.0, 2.0, 0.0, 1.0]
+
+
+def test_a_sampled_gradient_is_that_of_its_sample(facts, records):
+    # With a loss linear in the image, each record's contribution can be told apart from the sum's length.
+    def loss(parameters, image, label):
+        return (parameters["w"] * torch.ones_like(image).sum() / image.numel()).sum()
+
+    question = GradientQuestion(sampling_rate=0.25, clip_norm=10.0, noise_multiplier=0.0)
+    answers = curator_for(records, facts).gradient(question, loss, {"w": torch.zeros(1)}, draws=400)
+    sizes = torch.tensor([float(answer["w"]) for answer in answers])
+    assert torch.equal(sizes, sizes.round())
+    assert float(sizes.mean()) == pytest.approx(10, abs=1)
+    assert float(sizes.var()) == pytest.approx(7.5, rel=0.4)
+
+
+def test_an_empty_sample_is_answered_with_noise_alone(facts, records):
+    question = GradientQuestion(sampling_rate=1e-9, clip_norm=1.0, noise_multiplier=2.0)
+    (answer,) = curator_for(records, facts).gradient(
+        question, lambda p, x, y: (p["w"] * x.sum()).sum(), {"w": torch.zeros(20_000)}
+    )
+    assert float(answer["w"].std()) == pytest.approx(2.0, rel=0.05)
+
+
+def test_every_question_is_on_disk_before_its_answer_is_computed(facts, records, tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    budget = PrivacyBudget(epsilon=5.0)
+    seen = []
+
+    def statistic(image, label):
+        seen.append(read(path)[1])
+        return image.flatten()
+
+    question = TotalQuestion(bound=1.0, noise_multiplier=10.0)
+    curator_for(records, facts, budget, path).total(question, statistic)
+    assert seen[0] == (question.event(1),)
+
+
+def test_a_crash_while_answering_leaves_the_charge_standing(facts, records, tmp_path):
+    path = tmp_path / "ledger.jsonl"
+
+    def broken(image, label):
+        raise RuntimeError("power cut")
+
+    question = TotalQuestion(bound=1.0, noise_multiplier=10.0)
+    with pytest.raises(RuntimeError):
+        curator_for(records, facts, PrivacyBudget(epsilon=5.0), path).total(question, broken)
+    assert read(path)[1] == (question.event(1),)
+
+
+def test_a_question_past_the_budget_is_not_even_computed(facts, records):
+    def untouched(image, label):
+        raise AssertionError("the records were looked at")
+
+    curator = curator_for(records, facts, PrivacyBudget(epsilon=1.0))
+    with pytest.raises(BudgetExceeded):
+        curator.total(TotalQuestion(bound=1.0, noise_multiplier=1.0), untouched)
+
+
+def test_prepaid_questions_are_charged_once_and_not_more_is_answered_than_paid(facts, records, tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    loss, parameters = loss_of(networks.build("mlp", facts, seed=0, width=3))
+    question = GradientQuestion(sampling_rate=0.1, clip_norm=1.0, noise_multiplier=2.0)
+    curator = curator_for(records, facts, PrivacyBudget(epsilon=50.0, accountant="rdp"), path)
+    curator.prepay(question, 5)
+    curator.gradient(question, loss, parameters, draws=3)
+    curator.gradient(question, loss, parameters, draws=2)
+    assert read(path)[1] == (question.event(5),)
+    curator.gradient(question, loss, parameters)  # the credit is used up: this one is charged by itself
+    assert read(path)[1] == (question.event(6),)
+    other = GradientQuestion(sampling_rate=0.1, clip_norm=1.0, noise_multiplier=3.0)
+    curator.prepay(question, 1)
+    curator.gradient(other, loss, parameters)  # credit for one kind does not pay for another
+    assert read(path)[1] == (question.event(7), other.event(1))
+
+
+def test_contributions_that_are_not_finite_are_tallied_for_the_holder_alone(facts, records):
+    tally = Tally()
+    curator = curator_for(records, facts, tally=tally)
+    curator.total(TotalQuestion(bound=1.0, noise_multiplier=0.0), lambda image, label: image.flatten() / 0)
+    assert tally.not_finite == len(records)
+    assert not any(isinstance(value, Tally) for value in vars(curator).values())
+
+
+def test_a_statistic_cannot_mix_records(facts, records):
+    shapes = set()
+
+    def statistic(image, label):
+        shapes.add((tuple(image.shape), tuple(label.shape)))
+        return image.flatten()
+
+    curator_for(records, facts).total(TotalQuestion(bound=1.0, noise_multiplier=0.0), statistic)
+    assert shapes == {((1, 8, 8), ())}
+
+
+def test_no_attribute_of_a_curator_leads_to_a_record(facts, records):
+    curator = curator_for(records, facts)
+    reached, waiting = [], [curator]
+    while waiting:
+        value = waiting.pop()
+        if id(value) in {id(other) for other in reached} or callable(value) and value is not curator:
+            continue
+        reached.append(value)
+        assert not isinstance(value, Records | torch.Tensor)
+        if isinstance(value, dict):
+            waiting.extend([*value.keys(), *value.values()])
+        elif isinstance(value, list | tuple):
+            waiting.extend(value)
+        elif hasattr(value, "__dict__"):
+            waiting.extend(vars(value).values())
+    assert any(isinstance(value, PublicFacts) for value in reached)
+    assert any(isinstance(other, Records) for other in gc.get_objects())  # the walk could have found one
+
+
+def test_a_curator_refuses_records_that_contradict_the_public_facts(facts, records):
+    with pytest.raises(ConfigError, match="40 records, but the public facts say 41"):
+        curator_for(records, resized(facts, 41))
+
+
+@pytest.mark.parametrize("bound", [0.0, -1.0, math.inf, math.nan])
+def test_a_bound_that_bounds_nothing_is_refused(bound):
+    with pytest.raises(ConfigError, match="must be a positive number"):
+        GradientQuestion(sampling_rate=1.0, clip_norm=bound, noise_multiplier=1.0)
+    with pytest.raises(ConfigError, match="must be a positive number"):
+        TotalQuestion(bound=bound, noise_multiplier=1.0)
+
+
+def test_answers_are_about_normalised_images(facts, records):
+    sums = curator_for(records, facts).total(TotalQuestion(bound=1e6, noise_multiplier=0.0), pixels)
+    expected = normalise(records.images, facts)[records.labels == 1].sum(0).flatten()
+    assert torch.allclose(sums[1], expected, atol=1e-4)
