@@ -14,9 +14,11 @@ from typing import Any
 from privset import data as data_room
 from privset.data.facts import PublicFacts
 from privset.data.records import Dataset
+from privset.errors import BudgetError
 from privset.methods import Execution, Method, Plan
 from privset.observer import Observer
 from privset.privacy import Curator, Ledger, NoiseSource, PrivacyBudget, Tally, system_noise
+from privset.privacy.accounting import merge
 from privset.privacy.ledger import unfinished
 from privset.release import Certificate, Release, SyntheticSet, check_writable, load, save
 
@@ -66,16 +68,22 @@ def generate(
     started = time.perf_counter()
     noise = noise or system_noise()
     out.parent.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger(budget, ledger_path)
     curator = Curator(
         dataset.train,
         dataset.facts,
-        Ledger(budget, ledger_path),
+        ledger,
         noise,
         device=execution.device,
         chunk=execution.chunk,
         tally=tally,
     )
     synthesis = method.run(curator, planned, execution=execution, observer=observer)
+    if ledger.events != merge(planned.events):
+        raise BudgetError(
+            f"{method.name} asked other questions than it planned: {ledger.events} instead of {planned.events}. "
+            f"Nothing is released; what was charged is in {ledger_path}. This is a bug: please report it."
+        )
     made = SyntheticSet.from_synthesis(synthesis, dataset.facts)
     certificate = Certificate.from_plan(
         planned, made, noise.kind, ledger=ledger_path, seconds=time.perf_counter() - started

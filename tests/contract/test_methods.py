@@ -5,12 +5,13 @@ import math
 
 import pytest
 import torch
+from tests.conftest import TINY, facts_for, records_for
 
+from privset.errors import ConfigError
 from privset.methods import METHODS, MethodConfig
 from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise
 from privset.privacy.accounting import merge
 from privset.release import SyntheticSet
-from tests.conftest import TINY, facts_for, records_for
 
 BUDGET = PrivacyBudget(epsilon=5.0, accountant="rdp")  # pld would take longer than the method
 
@@ -48,6 +49,16 @@ def test_the_records_reach_the_set_through_the_answers_alone(tiny_method, facts)
 def test_exactly_the_planned_questions_are_charged(tiny_method, facts):
     _, plan, ledger = run(tiny_method, facts)
     assert ledger.events == merge(plan.events)
+
+
+def test_a_plan_for_other_settings_or_other_data_is_refused(tiny_method, facts):
+    budget = PrivacyBudget(epsilon=math.inf)
+    curator = Curator(records_for(facts), facts, Ledger(budget), seeded_noise(0))
+    other = type(tiny_method)(dataclasses.replace(tiny_method.config, seed=7))
+    with pytest.raises(ConfigError, match="made for other settings"):
+        tiny_method.run(curator, other.plan(facts, budget))
+    with pytest.raises(ConfigError, match="this plan was made for"):
+        tiny_method.run(curator, tiny_method.plan(facts_for(41), budget))
 
 
 def test_a_plan_stays_within_the_budget_and_needs_no_data(tiny_method):

@@ -25,7 +25,7 @@ class Counter(Observer):
     def phase(self, name: str, total: int) -> None:
         self.phases.append((name, total))
 
-    def step(self, count: int = 1, **values: float) -> None:  # noqa: ARG002
+    def step(self, count: int = 1, **values: float) -> None:
         self.steps += count
 
 

@@ -3,6 +3,7 @@ import math
 
 import pytest
 import torch
+from tests.conftest import TINY, facts_for, records_for
 
 from privset import networks
 from privset.data import PublicFacts, Records
@@ -12,7 +13,6 @@ from privset.methods import Psg, PsgConfig
 from privset.methods.psg import _train
 from privset.observer import Observer
 from privset.privacy import Curator, GradientQuestion, Ledger, PrivacyBudget, seeded_noise
-from tests.conftest import TINY, facts_for, records_for
 
 MNIST = dataclasses.replace(facts_for(60_000, classes=10, side=28), name="mnist")
 TINY_PSG = TINY["psg"]
@@ -173,9 +173,10 @@ def test_more_questions_than_can_be_paid_for_are_refused():
     [
         ({"per_class": 0}, "per-class must be at least 1"),
         ({"runs": 0}, "runs must be at least 1"),
-        ({"clip_norm": 0.0}, "clip-norm must be a positive number"),
+        ({"clip_norm": 0.0}, "clip-norm must lie between"),
         ({"image_momentum": 1.0}, "image-momentum must lie in"),
-        ({"noise_multiplier": 0.0}, "leave it out to calibrate it"),
+        ({"noise_multiplier": 0.0}, "leave it out to have it calibrated"),
+        ({"noise_multiplier": 1e-153}, "leave it out to have it calibrated"),
         ({"network": "gpt"}, "network must be one of convnet"),
         ({"width": 0}, "width must be at least 1"),
         ({"seed": -1}, "seed must be 0 or more"),

@@ -5,12 +5,12 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
+from tests.conftest import facts_for
 from torch.func import functional_call
 
 from privset import networks
 from privset.privacy import GaussianEvent, PrivacyBudget, calibrate, spend
 from privset.privacy.clipping import clipped_gradient_sum
-from tests.conftest import facts_for
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # its own imports warn of deprecations
@@ -38,7 +38,10 @@ def test_clipped_gradient_sums_agree_in_float64(name, channels, clip_norm):
 
     theirs = GradSampleModule(networks.build(name, facts, seed=0).double(), loss_reduction="sum")
     F.cross_entropy(theirs(images), labels, reduction="sum").backward()
-    samples = {key.removeprefix("_module."): value.grad_sample for key, value in theirs.named_parameters()}
+    samples = {
+        key.removeprefix("_module."): value.grad_sample  # pyright: ignore[reportAttributeAccessIssue]
+        for key, value in theirs.named_parameters()
+    }
     norms = torch.stack([g.flatten(1).square().sum(1) for g in samples.values()]).sum(0).sqrt()
     factors = (clip_norm / norms).clamp(max=1)
     assert int(bad) == 0

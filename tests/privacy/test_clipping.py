@@ -4,11 +4,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import facts_for
 from torch.func import functional_call
 
 from privset import networks
 from privset.privacy.clipping import clip_factors, clipped_gradient_sum, clipped_sum
-from tests.conftest import facts_for
 
 finite = st.floats(-1e4, 1e4, allow_nan=False)
 
@@ -84,10 +84,12 @@ def test_the_sum_is_that_of_single_records_whatever_the_chunks():
     chunked, _ = clipped_gradient_sum(
         loss, parameters, zip(images.split(3), labels.split(3), strict=True), clip_norm=0.1
     )
-    singly = sum(
-        flat(clipped_gradient_sum(loss, parameters, [(x[None], y[None])], clip_norm=0.1)[0])
-        for x, y in zip(images, labels, strict=True)
-    )
+    singly = torch.stack(
+        [
+            flat(clipped_gradient_sum(loss, parameters, [(x[None], y[None])], clip_norm=0.1)[0])
+            for x, y in zip(images, labels, strict=True)
+        ]
+    ).sum(0)
     assert torch.allclose(flat(whole), flat(chunked), atol=1e-12)
     assert torch.allclose(flat(whole), singly, atol=1e-12)
 
@@ -101,6 +103,20 @@ def test_a_record_with_a_broken_gradient_leaves_the_others_alone():
     total, bad = clipped_gradient_sum(loss, parameters, [(broken, labels)], clip_norm=0.1)
     assert int(bad) == 1
     assert torch.allclose(flat(total), flat(expected), atol=1e-12)
+
+
+def test_sums_are_kept_in_float64_whatever_the_parameters():
+    loss, parameters, images, labels = make()
+    single = {name: value.float() for name, value in parameters.items()}
+    network = networks.build("convnet", facts_for(7), seed=0, width=4, depth=2)
+
+    def single_loss(parameters, image, label):
+        return F.cross_entropy(functional_call(network, parameters, (image[None],)), label[None])
+
+    total, _ = clipped_gradient_sum(single_loss, single, [(images.float(), labels)], clip_norm=0.1)
+    exact, _ = clipped_gradient_sum(loss, parameters, [(images, labels)], clip_norm=0.1)
+    assert {value.dtype for value in total.values()} == {torch.float64}
+    assert torch.allclose(flat(total), flat(exact), atol=1e-5)
 
 
 def test_an_empty_batch_gives_zeros():

@@ -6,11 +6,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import facts_for, records_for, resized, without
 from torch.func import functional_call
 
 from privset import networks
 from privset.data import PublicFacts, Records, normalise
-from privset.errors import ConfigError
+from privset.errors import BudgetError, ConfigError
 from privset.privacy import (
     BudgetExceeded,
     Curator,
@@ -22,7 +23,6 @@ from privset.privacy import (
     seeded_noise,
 )
 from privset.privacy.ledger import read
-from tests.conftest import facts_for, records_for, resized, without
 
 FREE = PrivacyBudget(epsilon=math.inf)
 
@@ -206,7 +206,7 @@ def test_no_attribute_of_a_curator_leads_to_a_record(facts, records):
     reached, waiting = [], [curator]
     while waiting:
         value = waiting.pop()
-        if id(value) in {id(other) for other in reached} or callable(value) and value is not curator:
+        if id(value) in {id(other) for other in reached} or (callable(value) and value is not curator):
             continue
         reached.append(value)
         assert not isinstance(value, Records | torch.Tensor)
@@ -225,12 +225,46 @@ def test_a_curator_refuses_records_that_contradict_the_public_facts(facts, recor
         curator_for(records, resized(facts, 41))
 
 
-@pytest.mark.parametrize("bound", [0.0, -1.0, math.inf, math.nan])
+@pytest.mark.parametrize("bound", [0.0, -1.0, math.inf, math.nan, 1e-41, 1e30])
 def test_a_bound_that_bounds_nothing_is_refused(bound):
-    with pytest.raises(ConfigError, match="must be a positive number"):
+    with pytest.raises(ConfigError, match="must lie between 1e-6 and 1e6"):
         GradientQuestion(sampling_rate=1.0, clip_norm=bound, noise_multiplier=1.0)
-    with pytest.raises(ConfigError, match="must be a positive number"):
+    with pytest.raises(ConfigError, match="must lie between 1e-6 and 1e6"):
         TotalQuestion(bound=bound, noise_multiplier=1.0)
+
+
+def test_a_delta_too_large_for_the_records_is_refused(facts, records):
+    with pytest.raises(BudgetError, match="publishing one record in the clear"):
+        curator_for(records, facts, PrivacyBudget(epsilon=1.0, delta=0.1))
+
+
+def test_parameters_too_coarse_for_clipping_are_refused_before_they_are_charged(facts, records, tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    question = GradientQuestion(sampling_rate=1.0, clip_norm=1.0, noise_multiplier=1.0)
+    with pytest.raises(ConfigError, match="float32 or float64"):
+        curator_for(records, facts, path=path).gradient(
+            question, lambda p, x, y: p["w"].sum(), {"w": torch.zeros(3, dtype=torch.bfloat16)}
+        )
+    assert not path.exists()
+
+
+def test_a_long_sum_of_short_contributions_does_not_round_past_the_bound():
+    # In float32 the sum of thousands of equal contributions drifts; one record less must still move it by C alone.
+    facts = facts_for(6000)
+    records = records_for(facts)
+    question = GradientQuestion(sampling_rate=1.0, clip_norm=0.1, noise_multiplier=0.0)
+
+    def loss(parameters, image, label):
+        return parameters["w"].sum() * 3
+
+    def clean(some, facts):
+        (answer,) = Curator(some, facts, Ledger(FREE), seeded_noise(0), chunk=7).gradient(
+            question, loss, {"w": torch.zeros(1, dtype=torch.float64)}
+        )
+        return float(answer["w"])
+
+    moved = clean(records, facts) - clean(without(records, 17), resized(facts, 5999))
+    assert moved == pytest.approx(0.1, rel=1e-9)
 
 
 def test_answers_are_about_normalised_images(facts, records):

@@ -59,6 +59,14 @@ def test_the_ledger_of_an_unfinished_run_is_never_taken_over(tmp_path):
     assert path.read_bytes() == before
 
 
+def test_a_ledger_torn_by_a_crash_still_stops_the_next_run(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    Ledger(BUDGET, path).charge(EVENT)
+    path.write_text(path.read_text()[:-20])
+    with pytest.raises(BudgetError, match="its last line is torn"):
+        Ledger(BUDGET, path).charge(EVENT)
+
+
 def test_an_infinite_budget_can_be_written_and_read(tmp_path):
     path = tmp_path / "ledger.jsonl"
     budget = PrivacyBudget(epsilon=float("inf"))

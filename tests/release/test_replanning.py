@@ -33,7 +33,7 @@ class Twice(Method[TwiceConfig]):
     config_type = TwiceConfig
 
     @classmethod
-    def preset(cls, name: str, *, per_class: int, epsilon: float) -> TwiceConfig:  # noqa: ARG003
+    def preset(cls, name: str, *, per_class: int, epsilon: float) -> TwiceConfig:
         return TwiceConfig(per_class=per_class)
 
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
@@ -45,14 +45,7 @@ class Twice(Method[TwiceConfig]):
         noise = calibrate(events, budget)
         return Plan.make(self, facts, budget, noise, events(noise))
 
-    def run(
-        self,
-        curator: Curator,
-        plan: Plan,
-        *,
-        execution: Execution | None = None,
-        observer: Observer | None = None,
-    ) -> Synthesis:
+    def _synthesise(self, curator: Curator, plan: Plan, execution: Execution, observer: Observer) -> Synthesis:
         raise NotImplementedError
 
 

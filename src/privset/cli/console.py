@@ -54,7 +54,7 @@ def show_table(columns: list[str], rows: list[list[str]], title: str | None = No
 def number(value: float | str) -> str:
     """An epsilon or the like, to four digits.
 
-    >>> number(math.inf), number(0.93164), number("inf")
+    >>> number(float("inf")), number(0.93164), number("inf")
     ('inf', '0.9316', 'inf')
     """
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -177,7 +177,6 @@ class Method(abc.ABC, Generic[Config]):
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """Calibrate the noise for these public facts; reads no record."""
 
-    @abc.abstractmethod
     def run(
         self,
         curator: Curator,
@@ -187,3 +186,10 @@ class Method(abc.ABC, Generic[Config]):
         observer: Observer | None = None,
     ) -> Synthesis:
         """Ask exactly the planned questions and make the set from the answers."""
+        require(plan.method == self.name and plan.config == self.config, "this plan was made for other settings")
+        require(plan.facts == curator.facts, f"this plan was made for {plan.facts}, not for {curator.facts}")
+        return self._synthesise(curator, plan, execution or Execution(), observer or Observer())
+
+    @abc.abstractmethod
+    def _synthesise(self, curator: Curator, plan: Plan, execution: Execution, observer: Observer) -> Synthesis:
+        """The method itself; `run` has checked that plan, settings and curator belong together."""

@@ -24,6 +24,7 @@ from privset.methods.matching import row_cosine_distance
 from privset.methods.method import Execution, Method, MethodConfig, Plan, Synthesis, require
 from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, GradientQuestion, PrivacyBudget, calibrate
+from privset.privacy.accounting import LEAST_NOISE
 
 _PAPER_LOOPS = {
     1: (1, 1),
@@ -84,13 +85,15 @@ class PsgConfig(MethodConfig):
         ):
             value = getattr(self, name)
             require(value >= 1, f"{name.replace('_', '-')} must be at least 1, not {value}")
-        for name in ("clip_norm", "image_rate", "network_rate"):
+        require(1e-6 <= self.clip_norm <= 1e6, f"clip-norm must lie between 1e-6 and 1e6, not {self.clip_norm}")
+        for name in ("image_rate", "network_rate"):
             value = getattr(self, name)
             require(0 < value < float("inf"), f"{name.replace('_', '-')} must be a positive number, not {value}")
         require(0 <= self.image_momentum < 1, f"image-momentum must lie in [0, 1), not {self.image_momentum}")
         require(
-            self.noise_multiplier is None or 0 < self.noise_multiplier < float("inf"),
-            f"noise-multiplier must be a positive number, not {self.noise_multiplier}; leave it out to calibrate it",
+            self.noise_multiplier is None or LEAST_NOISE <= self.noise_multiplier < float("inf"),
+            f"noise-multiplier must be at least {LEAST_NOISE:g}, not {self.noise_multiplier}; leave it out to have it "
+            "calibrated",
         )
         for name in ("width", "depth"):
             value = getattr(self, name)
@@ -172,17 +175,9 @@ class Psg(Method[PsgConfig]):
             )
         return Plan.make(self, facts, budget, noise, events(noise))
 
-    def run(
-        self,
-        curator: Curator,
-        plan: Plan,
-        *,
-        execution: Execution | None = None,
-        observer: Observer | None = None,
-    ) -> Synthesis:
+    def _synthesise(self, curator: Curator, plan: Plan, execution: Execution, observer: Observer) -> Synthesis:
         """Algorithm 1 of the paper, with the inner training inside the outer loop (see docs/methods/psg.md)."""
         config, facts = self.config, plan.facts
-        execution, observer = execution or Execution(), observer or Observer()
         (event,) = plan.events
         question = GradientQuestion(
             sampling_rate=event.sampling_rate,

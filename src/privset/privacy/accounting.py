@@ -8,10 +8,11 @@ add-or-remove-one-record throughout.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from privset.errors import BudgetError
 from privset.privacy.budget import Accountant, PrivacyBudget
@@ -19,14 +20,20 @@ from privset.privacy.budget import Accountant, PrivacyBudget
 PLD_INTERVAL = 1e-4
 """Discretisation of the privacy loss; coarser intervals are still valid but can be worse than RDP."""
 
-PLD_CEILING = 40.0
+PLD_CEILING = 30.0
 """Above this epsilon (by RDP) PLD is not computed: it takes minutes, for an epsilon that guarantees nothing."""
+
+PLD_BUDGET_CEILING = 20.0
+"""Budgets above this are calibrated by RDP alone; the gap to PLD_CEILING is for what RDP gives at PLD's noise."""
+
+LEAST_NOISE = 0.01
+"""Smaller noise multipliers are refused: their epsilon is astronomical, and the accountants' arithmetic fails."""
 
 _TOLERANCE = 1e-6
 """Relative precision of a calibrated noise multiplier; the error is always on the side of more noise."""
 
-_LOG_NOISE_LIMIT = 18.0
-"""Noise multipliers are looked for up to e**18, about 65 million."""
+_MOST_NOISE = 1e8
+"""Where the search for a noise multiplier gives up."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,8 +57,11 @@ class GaussianEvent:
     def __post_init__(self) -> None:
         if not 0 < self.sampling_rate <= 1:
             raise BudgetError(f"sampling rate must lie in (0, 1], not {self.sampling_rate!r}")
-        if not (self.noise_multiplier >= 0 and math.isfinite(self.noise_multiplier)):
-            raise BudgetError(f"noise multiplier must be 0 or more, not {self.noise_multiplier!r}")
+        if self.noise_multiplier != 0 and not LEAST_NOISE <= self.noise_multiplier < math.inf:
+            raise BudgetError(
+                f"a noise multiplier must be at least {LEAST_NOISE:g}, not {self.noise_multiplier!r}; "
+                "for no privacy at all, ask for epsilon inf"
+            )
         if self.count < 1:
             raise BudgetError(f"an event needs at least one answer, not {self.count!r}")
 
@@ -108,20 +118,34 @@ def _epsilon(events: tuple[GaussianEvent, ...], delta: float, accountant: str) -
         return math.inf
     # Imported here: it takes a second, and commands that account for nothing should not wait for it.
     import dp_accounting
-    from absl import logging
     from dp_accounting import pld, rdp
 
-    # RDP drops Renyi orders it cannot evaluate and warns of each: the bound from the others is still valid.
-    logging.set_verbosity(logging.ERROR)
     relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
     if accountant == "pld":
         bound = pld.PLDAccountant(relation, value_discretization_interval=PLD_INTERVAL)
     else:
         bound = rdp.RdpAccountant(neighboring_relation=relation)
-    for rate, noise, count in _full_batches_joined(events):
-        event = dp_accounting.GaussianDpEvent(noise)
-        bound.compose(event if rate == 1 else dp_accounting.PoissonSampledDpEvent(rate, event), count)
-    return float(bound.get_epsilon(delta))
+    with _order_warnings_silenced():
+        for rate, noise, count in _full_batches_joined(events):
+            event = dp_accounting.GaussianDpEvent(noise)
+            bound.compose(event if rate == 1 else dp_accounting.PoissonSampledDpEvent(rate, event), count)
+        epsilon = float(bound.get_epsilon(delta))
+    if math.isnan(epsilon):
+        raise BudgetError(f"the {accountant} accountant could not evaluate {events}; change the settings")
+    return epsilon
+
+
+@contextlib.contextmanager
+def _order_warnings_silenced() -> Iterator[None]:
+    """RDP leaves out Renyi orders that do not converge, and warns of each; the bound from the others is valid."""
+    from absl import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def _full_batches_joined(events: Iterable[GaussianEvent]) -> list[tuple[float, float, int]]:
@@ -146,10 +170,10 @@ def calibrate(events_at: Callable[[float], Iterable[GaussianEvent]], budget: Pri
     noise = _smallest(events_at, budget, "rdp", start=1.0, stride=0.5)
     if budget.accountant == "rdp":
         return noise
-    if budget.epsilon > PLD_CEILING:
+    if budget.epsilon > PLD_BUDGET_CEILING:
         if budget.accountant == "pld":
             raise BudgetError(
-                f"the pld accountant is not computed above epsilon {PLD_CEILING:g}; "
+                f"noise is not calibrated by pld above epsilon {PLD_BUDGET_CEILING:g}; "
                 f"choose a smaller epsilon than {budget.epsilon:g}, or --accountant rdp"
             )
         return noise
@@ -169,22 +193,23 @@ def _smallest(
     from scipy.optimize import brentq
 
     def excess(log_noise: float) -> float:
-        cost = _epsilon(merge(events_at(math.exp(log_noise))), budget.delta, accountant)
+        cost = _epsilon(merge(events_at(max(math.exp(log_noise), LEAST_NOISE))), budget.delta, accountant)
         return math.log(max(cost, 1e-300) / budget.epsilon)
 
     high = math.log(start)
     while excess(high) > 0:
         high += stride
-        if high > _LOG_NOISE_LIMIT:
+        if high > math.log(_MOST_NOISE):
             raise BudgetError(
                 f"no amount of noise brings these questions within epsilon {budget.epsilon:g} at delta "
                 f"{budget.delta:g}; ask fewer of them, or raise the budget"
             )
-    low = high - stride
+    least = math.log(LEAST_NOISE)
+    low = max(high - stride, least)
     while excess(low) <= 0:
-        high, low = low, low - stride
-        if low < -_LOG_NOISE_LIMIT:
-            return math.exp(high)
+        if low == least:
+            return LEAST_NOISE
+        high, low = low, max(low - stride, least)
     root = float(brentq(excess, low, high, xtol=_TOLERANCE))  # pyright: ignore[reportArgumentType]
     while excess(root) > 0:
         root += _TOLERANCE

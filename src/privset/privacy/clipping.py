@@ -10,7 +10,7 @@ from torch.func import grad, vmap
 
 Parameters = dict[str, Tensor]
 Loss = Callable[[Parameters, Tensor, Tensor], Tensor]
-"""(parameters, image [c, h, w], label []) -> scalar. It sees one record, so no record can touch another's."""
+"""(parameters, image [c, h, w], label []) -> scalar: a pure function of one record, with no memory of others."""
 
 
 def clip_factors(squared_norms: Tensor, bound: float) -> Tensor:
@@ -49,19 +49,20 @@ def clipped_gradient_sum(
     be, counts as zero; an empty batch gives zeros.
 
     Args:
-        loss: Of one record; evaluated under `torch.func.vmap`, which keeps records apart.
-        parameters: Where the gradient is taken.
+        loss: Of one record, and pure; evaluated under `torch.func.vmap`, which keeps the records of a chunk apart.
+        parameters: Where the gradient is taken; float32 or float64. The sums are float64.
         chunks: The batch in pieces; their size changes memory and speed alone.
         clip_norm: The bound.
     """
     per_record = vmap(grad(loss), in_dims=(None, 0, 0))
     first = next(iter(parameters.values()))
-    total = torch.zeros(sum(value.numel() for value in parameters.values()), dtype=first.dtype, device=first.device)
+    # In float64: added up in float32, one record more can move a long sum by a hundredth of the bound too much.
+    total = torch.zeros(sum(value.numel() for value in parameters.values()), dtype=torch.float64, device=first.device)
     not_finite = torch.zeros((), dtype=torch.int64, device=first.device)
     for images, labels in chunks:
         gradients = per_record(parameters, images, labels)
         added, bad = clipped_sum(torch.cat([g.flatten(1) for g in gradients.values()], dim=1), clip_norm)
-        total += added
+        total += added.to(torch.float64)
         not_finite += bad
     pieces = total.split([value.numel() for value in parameters.values()])
     return {name: piece.view_as(parameters[name]) for name, piece in zip(parameters, pieces, strict=True)}, not_finite

@@ -1,14 +1,13 @@
 """The only holder of the private records. It answers noisy questions, each charged before it is answered.
 
 A method is handed a `Curator` and public facts, never a record: the records live in the closures of the two
-answering functions below, and no attribute, iterator or return value leads to them. Proofs of what each
-answer guarantees: docs/proofs.
+answering functions below, and no data attribute, iterator or return value leads to them. That guards against
+accidents, not against hostile code in the same process. Proofs of what each answer guarantees: docs/proofs.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 
 import torch
@@ -26,7 +25,7 @@ from privset.privacy.noise import NoiseSource
 from privset.privacy.sampling import poisson_sample
 
 Statistic = Callable[[Tensor, Tensor], Tensor]
-"""(image [c, h, w], label []) -> vector [d]. Like a loss, it sees one record."""
+"""(image [c, h, w], label []) -> vector [d]: like a loss, a pure function of one record."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,8 +76,9 @@ class TotalQuestion:
 
 
 def _check_bound(name: str, value: float) -> None:
-    if not (value > 0 and math.isfinite(value)):
-        raise ConfigError(f"{name} must be a positive number, not {value!r}")
+    # Far outside this range squares under- or overflow in float32, and a bound no longer bounds.
+    if not 1e-6 <= value <= 1e6:
+        raise ConfigError(f"{name} must lie between 1e-6 and 1e6, not {value!r}")
 
 
 @dataclasses.dataclass
@@ -118,6 +118,7 @@ class Curator:
     ) -> None:
         if len(records) != facts.size:
             raise ConfigError(f"{facts.name}: {len(records)} records, but the public facts say {facts.size}")
+        ledger.budget.check_size(facts.size)
         self.facts = facts
         self._ledger = ledger
         self._prepaid: dict[GaussianEvent, int] = {}
@@ -146,15 +147,17 @@ class Curator:
             parameters: Where the gradient is taken; public.
             draws: How many answers.
         """
+        if any(value.dtype not in (torch.float32, torch.float64) for value in parameters.values()):
+            raise ConfigError("gradients are asked for in float32 or float64; in less, clipping would not hold")
         self._pay(question, draws)
         return [self._answer_gradient(question, loss, parameters) for _ in range(draws)]
 
     def total(self, question: TotalQuestion, statistic: Statistic, *, block: int = 200) -> Tensor:
         """Noisy sums by class ``[classes, d]`` of a statistic over all records.
 
-        Guarantee: a Gaussian answer of sensitivity ``bound``, whatever the statistic returns: it is evaluated under
-        `torch.func.vmap`, which keeps records apart, a vector longer than ``bound`` is shortened to it, and one that
-        is not finite counts as zero. A class without records gives noise around zero.
+        Guarantee: a Gaussian answer of sensitivity ``bound`` for every pure statistic. It is evaluated under
+        `torch.func.vmap`, which keeps the records of a block apart; a vector longer than ``bound`` is shortened to
+        it, and one that is not finite counts as zero. A class without records gives noise around zero.
 
         Args:
             question: Bound and noise.
@@ -197,7 +200,7 @@ def _answers(
         sums, bad = clipped_gradient_sum(loss, parameters, chunks, clip_norm=question.clip_norm)
         tally.not_finite += int(bad)
         std = question.noise_multiplier * question.clip_norm
-        return {name: noise.add_normal(value, std) for name, value in sums.items()}
+        return {name: noise.add_normal(value, std).to(dtype) for name, value in sums.items()}
 
     def total(question: TotalQuestion, statistic: Statistic, block: int) -> Tensor:
         of_each = vmap(statistic)

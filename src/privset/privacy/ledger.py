@@ -117,10 +117,13 @@ def read(path: Path) -> tuple[PrivacyBudget, tuple[GaussianEvent, ...]]:
 
 def unfinished(path: Path) -> BudgetError:
     """The error for a ledger that an earlier run left behind: what it charged, and what may be done."""
-    budget, events = read(path)
-    cost = spend(events, budget.delta).by(budget.accountant)
+    try:
+        budget, events = read(path)
+        charges = f"charges of epsilon {spend(events, budget.delta).by(budget.accountant):.4g}"
+    except ReleaseError:  # the crash tore its last line
+        charges = "charges (its last line is torn)"
     return BudgetError(
-        f"{path} holds charges of epsilon {cost:.4g} by a run that did not finish. If nothing that run computed "
+        f"{path} holds {charges} by a run that did not finish. If nothing that run computed "
         "has been seen by anyone, delete the file and run again; otherwise keep it, count its epsilon in addition, "
         "and choose another --out."
     )

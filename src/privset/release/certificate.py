@@ -62,7 +62,7 @@ class Certificate(Document):
     format: Literal["privset-certificate"]
     version: Literal[1]
     created: str = Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$", description="When, in UTC")
-    seconds: float = Field(ge=0, description="Wall-clock time that making the set took")
+    seconds: int = Field(ge=0, description="Wall-clock time that making the set took, in whole seconds")
     statement: str = Field(description="The guarantee in words, generated from the numbers")
     guarantee: Guarantee
     noise_source: Literal["system", "seeded"] = Field(
@@ -111,7 +111,7 @@ class Certificate(Document):
             "format": "privset-certificate",
             "version": 1,
             "created": (created or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "seconds": round(float(seconds), 3),
+            "seconds": round(seconds),  # no finer: time depends on the records, and this is published
             "statement": "",
             "guarantee": Guarantee(
                 private=private,

@@ -1,0 +1,223 @@
+"""The commands as a user types them, in one process for speed; end_to_end/ starts them for real."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from privset.cli import main
+
+TINY = [
+    "--runs",
+    "1",
+    "--outer-steps",
+    "1",
+    "--batches-per-step",
+    "2",
+    "--batch-size",
+    "64",
+    "--network",
+    "mlp",
+    "--width",
+    "4",
+    "--per-class",
+    "1",
+]
+
+
+def call(capsys, *words):
+    """Exit code, standard output, standard error."""
+    try:
+        code = main([str(word) for word in words])
+    except SystemExit as stop:  # tyro ends the process for what it cannot parse
+        code = stop.code
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    out = tmp_path_factory.mktemp("cli") / "set"
+    assert main(["generate", "digits", "--epsilon", "3", "--accountant", "rdp", "--out", str(out), *TINY]) == 0
+    return out
+
+
+@pytest.mark.parametrize("command", ["datasets", "methods", "plan", "generate", "evaluate", "verify"])
+def test_every_command_has_help_that_shows_its_settings(capsys, command):
+    code, out, _ = call(capsys, command, "--help")
+    assert code == 0
+    assert f"privset {command}" in out
+    assert "--json" in out
+
+
+def test_help_of_generate_shows_every_setting_with_the_value_it_would_have(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    _, out, _ = call(capsys, "generate", "--method", "psg", "--per-class", "20", "--epsilon", "1", "--help")
+    for words in ("--clip-norm", "--noise-seed", "--test-fraction", "--device", "--accountant", "--keep-floats"):
+        assert words.replace("--keep", "--no-keep") in out
+    assert "(default: 200)" in out  # runs: R is 200 at epsilon 1
+    assert "(default: 20)" in out
+
+
+def test_without_a_command_the_overview_is_shown(capsys):
+    code, out, _ = call(capsys)
+    assert code == 2
+    assert "privset generate" in out
+    assert call(capsys, "--help")[0] == 0
+    code, _, err = call(capsys, "genrate")
+    assert code == 2
+    assert "there is no command 'genrate'" in err
+
+
+def test_datasets_and_methods_can_be_read_by_programs(capsys):
+    _, out, _ = call(capsys, "datasets", "--json")
+    assert [entry["name"] for entry in json.loads(out)["datasets"]] == ["digits", "mnist", "fashion-mnist", "cifar10"]
+    _, out, _ = call(capsys, "methods", "--json")
+    assert "psg" in [entry["name"] for entry in json.loads(out)["methods"]]
+
+
+@pytest.mark.parametrize(
+    ("per_class", "epsilon", "accountant", "questions", "noise"),
+    [(10, 10, "rdp", 100_000, 0.966), (10, 10, "pld", 100_000, 0.932), (20, 1, "best", 40_000, 3.270)],
+)
+def test_plan_prints_the_published_noise_and_reads_no_data(
+    capsys, monkeypatch, tmp_path, per_class, epsilon, accountant, questions, noise
+):
+    monkeypatch.setenv("PRIVSET_DATA", str(tmp_path))  # where there is none
+    words = f"plan mnist --method psg --epsilon {epsilon} --per-class {per_class} --accountant {accountant} --json"
+    code, out, _ = call(capsys, *words.split())
+    assert code == 0
+    plan = json.loads(out)
+    assert plan["questions"] == questions
+    assert round(plan["noise_multiplier"], 3) == noise
+    assert plan["epsilon"] <= epsilon
+    assert plan["delta"] == 1e-5
+    assert plan["accountant"] == accountant
+    assert plan["relation"] == "add-or-remove-one-record"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("plan mnist --epsilon 0", "epsilon must be above 0"),
+        ("plan mnist --epsilon -1", "epsilon must be above 0"),
+        ("plan mnist --epsilon 1 --delta 1", "delta must lie strictly between 0 and 1"),
+        ("plan mnist --epsilon 1 --delta 0.001", "publishing one record in the clear"),
+        ("plan mnist --epsilon 1 --per-class 0", "per-class must be at least 1"),
+        ("plan mnist --epsilon 1 --runs 0", "runs must be at least 1"),
+        ("plan mnist --epsilon 1 --noise-multiplier 0.5 --accountant rdp", "more than the budget 1"),
+        ("plan digits --epsilon 0.1", "questions cannot be paid for with epsilon 0.1"),
+        ("plan mnist", "Missing"),
+        ("plan mnist --epsilon many", "could not convert string to float"),
+        ("plan mnist --epsilon 1 --sigma 3", "--sigma"),
+        ("plan mnist --epsilon 1 --method nosuch", "method must be one of psg"),
+        ("plan mnist --epsilon 1 --preset nosuch", "psg has the presets paper, small"),
+        ("plan mnits --epsilon 1", "did you mean mnist?"),
+        ("plan digits --epsilon 1 --size 4", "size must be at least 8"),
+        ("generate digits --epsilon 1", "Missing"),
+        ("generate digits --epsilon 1 --out x --device tpu", "device must be cpu, cuda or cuda:N"),
+        ("verify nowhere", "nowhere is not a folder"),
+        ("evaluate nowhere --data digits", "nowhere is not a folder"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_a_sentence(capsys, monkeypatch, tmp_path, words, sentence):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(capsys, *words.split())
+    assert code == 2
+    assert out == ""
+    assert sentence in " ".join(err.replace("│", " ").split())
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_generate_verify_and_evaluate_speak_json(capsys, tmp_path):
+    out = tmp_path / "set"
+    words = ["generate", "digits", "--epsilon", "inf", "--out", out, "--json", *TINY]
+    code, text, _ = call(capsys, *words)
+    assert code == 0
+    summary = json.loads(text)
+    assert summary["epsilon"] == "inf"
+    assert summary["private"] is False
+    code, text, _ = call(capsys, "verify", out, "--json")
+    assert code == 0
+    assert json.loads(text)["ok"] is True
+    words = [
+        "--data",
+        "digits",
+        "--classifier",
+        "mlp",
+        "--recipe",
+        "quick",
+        "--runs",
+        "2",
+        "--beside",
+        "noise",
+        "--json",
+    ]
+    code, text, _ = call(capsys, "evaluate", out, *words)
+    assert code == 0
+    result = json.loads(text)
+    accuracy = result["accuracy"]
+    assert len(accuracy["runs"]) == 2
+    assert accuracy["mean"] == pytest.approx(sum(accuracy["runs"]) / 2)
+    assert 0 <= accuracy["std"] <= 100
+    assert np.array(result["confusion"]).sum() == 2 * 359
+    assert set(result["beside"]) == {"noise"}
+
+
+def test_a_changed_release_fails_with_1(capsys, release, tmp_path):
+    import shutil
+
+    changed = tmp_path / "changed"
+    shutil.copytree(release, changed)
+    card = changed / "README.md"
+    card.write_text(card.read_text() + " ")
+    assert call(capsys, "verify", release)[0] == 0
+    code, out, _ = call(capsys, "verify", changed)
+    assert code == 1
+    assert "FAILED" in out
+    assert "NOT what it claims to be" in out
+
+
+def test_evaluation_refuses_data_the_release_was_not_made_for(capsys, release, tmp_path):
+    rng = np.random.default_rng(0)
+    path = tmp_path / "other.npz"
+    np.savez(path, x=rng.integers(0, 255, (40, 8, 8), dtype=np.uint8), y=np.arange(40) % 2)
+    code, _, err = call(capsys, "evaluate", release, "--data", path, "--test-fraction", "0.5")
+    assert code == 2
+    assert "labels would not mean the same" in err
+    code, _, err = call(capsys, "evaluate", release, "--data", "digits", "--mean", "0.1", "--std", "0.3")
+    assert code == 2
+    assert "is normalised with mean" in err
+
+
+def test_a_folder_of_ones_own_images_from_plan_to_evaluation(capsys, tmp_path):
+    rng = np.random.default_rng(1)
+    for label in ("cat", "dog"):
+        (tmp_path / "pets" / label).mkdir(parents=True)
+        for number in range(30):
+            pixels = rng.integers(0, 128, (12, 12, 3), dtype=np.uint8) + (100 if label == "dog" else 0)
+            Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "pets" / label / f"{number}.png")
+    common = [tmp_path / "pets", "--test-fraction", "0.2", "--epsilon", "8", "--accountant", "rdp", *TINY]
+    assert call(capsys, "plan", *common)[0] == 0
+    code, out, err = call(capsys, "generate", *common, "--out", tmp_path / "set")
+    assert code == 0, err
+    assert "2 classes, from 48 records of 3x12x12" in out
+    words = ["--data", tmp_path / "pets", "--test-fraction", "0.2", "--classifier", "mlp", "--recipe", "quick"]
+    code, out, err = call(capsys, "evaluate", tmp_path / "set", *words, "--runs", "1")
+    assert code == 0, err
+    assert "cat" in out
+
+
+def test_a_broken_image_is_named_and_costs_nothing(capsys, tmp_path):
+    for label in ("cat", "dog"):
+        (tmp_path / "pets" / label).mkdir(parents=True)
+        Image.new("L", (12, 12)).save(tmp_path / "pets" / label / "good.png")
+    (tmp_path / "pets" / "dog" / "bad.png").write_bytes(b"not a picture")
+    out = tmp_path / "set"
+    code, _, err = call(capsys, "generate", tmp_path / "pets", "--epsilon", "8", "--out", out, *TINY)
+    assert code == 2
+    assert "bad.png" in err
+    assert not out.exists()
+    assert not (tmp_path / "set.ledger.jsonl").exists()

@@ -1,0 +1,127 @@
+import dataclasses
+import math
+
+import pytest
+import torch
+from tests.conftest import TINY, facts_for, records_for
+
+import privset
+from privset.data import Dataset
+from privset.errors import BudgetError, PrivsetError, ReleaseError
+from privset.methods import Psg, Synthesis
+from privset.pipeline import generate, ledger_beside
+from privset.privacy import PrivacyBudget, Tally, seeded_noise
+from privset.privacy.ledger import read
+from privset.release import verify
+
+BUDGET = PrivacyBudget(epsilon=5.0, accountant="rdp")
+METHOD = Psg(TINY["psg"])
+
+
+def dataset(size=40):
+    facts = facts_for(size)
+    return Dataset(facts, records_for(facts), records_for(facts_for(12), seed=9))
+
+
+def test_a_release_is_written_verified_and_its_ledger_moved_into_it(tmp_path):
+    release = generate(dataset(), method=METHOD, budget=BUDGET, out=tmp_path / "deep" / "set")
+    assert verify(release.path).ok
+    assert release.certificate.guarantee.private
+    assert release.certificate.guarantee.epsilon_spent <= 5.0
+    assert read(release.path / "ledger.jsonl")[1] == METHOD.plan(facts_for(40), BUDGET).events
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["set"]
+
+
+def test_without_privacy_or_with_seeded_noise_the_release_says_so(tmp_path):
+    nothing = generate(dataset(), method=METHOD, budget=PrivacyBudget(epsilon=math.inf), out=tmp_path / "inf")
+    seeded = generate(dataset(), method=METHOD, budget=BUDGET, out=tmp_path / "seeded", noise=seeded_noise(1))
+    for release in (nothing, seeded):
+        assert not release.certificate.guarantee.private
+        assert "not private" in release.certificate.statement.lower()
+        assert "NOT PRIVATE" in (release.path / "README.md").read_text()
+        assert verify(release.path).ok
+    assert "Seeded noise: not private" in seeded.certificate.statement
+
+
+def test_private_runs_differ_and_seeded_ones_repeat(tmp_path):
+    def digest(name, noise):
+        return generate(dataset(), method=METHOD, budget=BUDGET, out=tmp_path / name, noise=noise).set.digest()
+
+    assert digest("a", seeded_noise(1)) == digest("b", seeded_noise(1))
+    assert digest("c", None) != digest("d", None)
+
+
+class Broken(Psg):
+    """Fails half-way, like a machine that is switched off."""
+
+    def _synthesise(self, curator, plan, execution, observer):
+        super()._synthesise(curator, plan, execution, observer)
+        raise RuntimeError("power cut")
+
+
+class Curious(Psg):
+    """Asks one question more than it planned."""
+
+    def _synthesise(self, curator, plan, execution, observer):
+        made = super()._synthesise(curator, plan, execution, observer)
+        from privset.privacy import TotalQuestion
+
+        curator.total(TotalQuestion(bound=1.0, noise_multiplier=100.0), lambda image, label: image.flatten())
+        return made
+
+
+def test_a_run_that_dies_leaves_its_charges_and_no_release_and_blocks_the_next(tmp_path):
+    out = tmp_path / "set"
+    with pytest.raises(RuntimeError):
+        generate(dataset(), method=Broken(TINY["psg"]), budget=BUDGET, out=out)
+    assert [path.name for path in tmp_path.iterdir()] == ["set.ledger.jsonl"]
+    with pytest.raises(BudgetError, match="by a run that did not finish"):
+        generate(dataset(), method=METHOD, budget=BUDGET, out=out)
+    ledger_beside(out).unlink()
+    generate(dataset(), method=METHOD, budget=BUDGET, out=out)
+
+
+def test_a_method_that_asks_more_than_it_planned_is_not_released(tmp_path):
+    budget = PrivacyBudget(epsilon=6.0, accountant="rdp")
+    config = dataclasses.replace(TINY["psg"], noise_multiplier=8.0)
+    with pytest.raises(BudgetError, match="asked other questions than it planned"):
+        generate(dataset(), method=Curious(config), budget=budget, out=tmp_path / "set")
+    assert not (tmp_path / "set").exists()
+
+
+@pytest.mark.parametrize("budget", [PrivacyBudget(epsilon=5.0, delta=0.5), PrivacyBudget(epsilon=1e-4)])
+def test_a_budget_that_cannot_work_costs_nothing(tmp_path, budget):
+    with pytest.raises(PrivsetError):
+        generate(dataset(), method=METHOD, budget=budget, out=tmp_path / "set")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_taken_folder_and_bad_data_cost_nothing(tmp_path):
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(ReleaseError, match="exists already"):
+        generate(dataset(), method=METHOD, budget=BUDGET, out=tmp_path / "taken")
+    with pytest.raises(PrivsetError, match="neither a named data set"):
+        generate("nowhere", method=METHOD, budget=BUDGET, out=tmp_path / "set")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_images_that_are_not_finite_are_never_published(tmp_path):
+    class Diverged(Psg):
+        def _synthesise(self, curator, plan, execution, observer):
+            made = super()._synthesise(curator, plan, execution, observer)
+            return Synthesis(made.images * torch.nan, made.labels)
+
+    with pytest.raises(ReleaseError):
+        generate(dataset(), method=Diverged(TINY["psg"]), budget=BUDGET, out=tmp_path / "set")
+    assert not (tmp_path / "set").exists()
+
+
+def test_the_python_interface_does_what_its_docstring_shows(tmp_path):
+    tally = Tally()
+    release = privset.generate(dataset(), method=METHOD, budget=BUDGET, out=tmp_path / "set", tally=tally)
+    assert tally.not_finite == 0
+    again = privset.load(tmp_path / "set")
+    assert again.set.digest() == release.set.digest()
+    result = privset.evaluate(again, dataset(), classifier="mlp", recipe="quick", runs=2)
+    assert len(result.accuracies) == 2
+    assert privset.verify(tmp_path / "set").ok
