@@ -1,29 +1,35 @@
-# The two commands of the README, and what .ci/run adds. All of them make .venv themselves.
+# The two commands of the README are `make demo` and `make test`; both make .venv themselves.
 PYTHON ?= python3.11
 BIN := .venv/bin
 STAMP := .venv/.installed
+DEMO := demo-release
 
-.PHONY: install demo test lint types layers clean
+.PHONY: install demo test lint types layers schema clean
 
 install: $(STAMP)
 
+# The version of pip that first knows dependency groups; --group reads them from pyproject.toml.
 $(STAMP): pyproject.toml constraints.txt
-	@command -v $(PYTHON) >/dev/null || { echo "privset needs Python 3.11 or newer; say which with: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "privset needs Python 3.11 or newer; say where it is: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --group test --editable ".[hub]"
 	@touch $(STAMP)
 
+# A passive wait: on busy cores torch's threads otherwise spend their time waiting for each other.
+demo: export OMP_WAIT_POLICY = passive
 demo: install
-	@rm -rf demo-release demo-release.ledger.jsonl
-	$(BIN)/privset generate digits --method psg --preset small --epsilon 10 --per-class 10 --out demo-release
-	$(BIN)/privset verify demo-release
-	$(BIN)/privset evaluate demo-release --data digits --recipe quick --runs 2 --beside real noise
-	@echo "The release is in demo-release; look at demo-release/preview.png and demo-release/README.md."
+	@rm -rf $(DEMO) $(DEMO).ledger.jsonl
+	$(BIN)/privset generate digits --method psg --preset small --epsilon 10 --per-class 10 --out $(DEMO)
+	$(BIN)/privset verify $(DEMO)
+	$(BIN)/privset evaluate $(DEMO) --data digits --recipe quick --runs 1 --beside real noise
+	@echo "The release is in $(DEMO): look at $(DEMO)/preview.png and read $(DEMO)/README.md."
 
-# One thread a worker: two workers on two cores beat one worker whose threads wait for each other.
+# One thread a worker: two workers on two cores beat one whose threads wait for each other.
+test: export OMP_NUM_THREADS = 1
 test: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest --numprocesses 2
 
 lint: install
 	$(BIN)/ruff check .
@@ -35,5 +41,8 @@ types: install
 layers: install
 	$(BIN)/lint-imports
 
+schema: install
+	$(BIN)/python -m privset.release.schema > docs/certificate.schema.json
+
 clean:
-	rm -rf .venv demo-release demo-release.ledger.jsonl
+	rm -rf .venv $(DEMO) $(DEMO).ledger.jsonl

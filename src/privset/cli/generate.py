@@ -35,8 +35,10 @@ def generate(arguments: Sequence[str]) -> int:
     check_writable(parsed.out)  # before the data is read: that may take a while
     with console.Bars() as bars:
         dataset = parsed.reading.load(parsed.data, bars)
+        bars.phase("calibrating the noise", 0)
+        planned = pipeline.plan(dataset.facts, method, budget)
         if not parsed.json:
-            console.show(describe(pipeline.plan(dataset.facts, method, budget)))
+            console.show(describe(planned))
         release = pipeline.generate(
             dataset,
             method=method,

@@ -16,7 +16,9 @@ def plan(arguments: Sequence[str]) -> int:
     parsed = parse_planned(PlanArguments, arguments, "privset plan")
     budget, method = parsed.budget, parsed.make_method()
     with console.Bars() as bars:
-        planned = pipeline.plan(parsed.reading.facts(parsed.data, bars), method, budget)
+        facts = parsed.reading.facts(parsed.data, bars)
+        bars.phase("calibrating the noise", 0)
+        planned = pipeline.plan(facts, method, budget)
     if parsed.json:
         console.show_json(planned.to_json())
     else:
