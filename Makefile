@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 # A passive wait: on busy cores torch's threads otherwise spend their time waiting for each other.
 demo: export OMP_WAIT_POLICY = passive
 demo: install
-	@rm -rf $(DEMO) $(DEMO).ledger.jsonl
+	@rm -rf $(DEMO) $(DEMO).ledger.jsonl # digits are public: with private records, never delete a ledger like this
 	$(BIN)/privset generate digits --method psg --preset small --epsilon 10 --per-class 10 --out $(DEMO)
 	$(BIN)/privset verify $(DEMO)
 	$(BIN)/privset evaluate $(DEMO) --data digits --recipe quick --runs 1 --beside real noise

@@ -32,7 +32,16 @@ def records_for(facts: PublicFacts, seed: int = 0) -> Records:
 
 
 TINY = {
-    "psg": PsgConfig(per_class=2, runs=2, outer_steps=2, batches_per_step=2, inner_epochs=2, batch_size=16, width=4),
+    "psg": PsgConfig(
+        per_class=2,
+        runs=2,
+        outer_steps=2,
+        batches_per_step=2,
+        inner_epochs=2,
+        batch_size=16,
+        width=4,
+        keep_floats=False,
+    ),
 }
 """Settings of every method that take about a second; a new method adds its own here."""
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 class Observer:
     """Receives progress and does nothing with it; the command line draws bars, tests count.
 
-    A phase is announced once with the number of steps it will take, then stepped. Nothing private is
-    ever passed: the values are functions of noisy answers, of the synthetic set, or of the test split.
+    A phase is announced once with the number of steps it will take (0: not known), then stepped. From a method
+    the values are functions of noisy answers and of the synthetic set; from an evaluation they are accuracies on
+    real images, which are for whoever holds these.
     """
 
     def phase(self, name: str, total: int) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from privset import data as data_room
-from privset.data.facts import PublicFacts
 from privset.data.records import Dataset
 from privset.errors import BudgetError
+from privset.facts import PublicFacts
 from privset.methods import Execution, Method, Plan
 from privset.observer import Observer
 from privset.privacy import Curator, Ledger, NoiseSource, PrivacyBudget, Tally, system_noise
@@ -23,9 +23,15 @@ from privset.privacy.ledger import unfinished
 from privset.release import Certificate, Release, SyntheticSet, check_writable, load, save
 
 
-def plan(facts: PublicFacts, method: Method[Any], budget: PrivacyBudget) -> Plan:
-    """What ``method`` would ask of data with these public facts, at which noise and at what cost."""
-    return method.plan(facts, budget)
+def plan(data: PublicFacts | str | Path, *, method: Method[Any], budget: PrivacyBudget) -> Plan:
+    """What ``method`` would ask, at which noise and at what cost; looks at no image.
+
+    >>> from privset.methods import Psg, PsgConfig
+    >>> budget = PrivacyBudget(epsilon=10, accountant="rdp")
+    >>> round(plan("mnist", method=Psg(PsgConfig.paper(per_class=10)), budget=budget).noise_multiplier, 3)
+    0.966
+    """
+    return method.plan(data if isinstance(data, PublicFacts) else data_room.facts_of(data), budget)
 
 
 def generate(
@@ -59,11 +65,9 @@ def generate(
     """
     out, execution, observer = Path(out), execution or Execution(), observer or Observer()
     ledger_path = ledger_beside(out)
-    check_writable(out)
-    if ledger_path.exists():
-        raise unfinished(ledger_path)
+    check_free(out)
     dataset = data if isinstance(data, Dataset) else data_room.load(data, observer=observer)
-    planned = plan(dataset.facts, method, budget)
+    planned = plan(dataset.facts, method=method, budget=budget)
 
     started = time.perf_counter()
     noise = noise or system_noise()
@@ -91,6 +95,13 @@ def generate(
     save(out, made, certificate, ledger_path)
     ledger_path.unlink()  # its copy in the release is durable by now
     return load(out)
+
+
+def check_free(out: Path) -> None:
+    """Refuse a folder that a release cannot be written to, or that an unfinished run has charged for."""
+    check_writable(out)
+    if ledger_beside(out).exists():
+        raise unfinished(ledger_beside(out))
 
 
 def ledger_beside(out: Path) -> Path:

@@ -1,12 +1,17 @@
 """The commands as a user types them, in one process for speed; end_to_end/ starts them for real."""
 
+import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from privset.cli import main
+from privset.cli.arguments import DataArguments
+from privset.cli.generate import GenerateArguments
+from privset.methods import Execution, PsgConfig
 
 TINY = [
     "--runs",
@@ -54,8 +59,10 @@ def test_every_command_has_help_that_shows_its_settings(capsys, command):
 def test_help_of_generate_shows_every_setting_with_the_value_it_would_have(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     _, out, _ = call(capsys, "generate", "--method", "psg", "--per-class", "20", "--epsilon", "1", "--help")
-    for words in ("--clip-norm", "--noise-seed", "--test-fraction", "--device", "--accountant", "--keep-floats"):
-        assert words.replace("--keep", "--no-keep") in out
+    kinds = (PsgConfig, DataArguments, Execution, GenerateArguments)
+    names = {field.name for kind in kinds for field in dataclasses.fields(kind)}
+    for name in names - {"data", "settings", "reading", "execution"}:
+        assert name.replace("_", "-") in out, name
     assert "(default: 200)" in out  # runs: R is 200 at epsilon 1
     assert "(default: 20)" in out
 
@@ -117,6 +124,9 @@ def test_plan_prints_the_published_noise_and_reads_no_data(
         ("plan digits --epsilon 1 --size 4", "size must be at least 8"),
         ("generate digits --epsilon 1", "Missing"),
         ("generate digits --epsilon 1 --out x --device tpu", "device must be cpu, cuda or cuda:N"),
+        ("generate digits --epsilon 1 --out x --network lenet --width 4", "the width of lenet cannot be chosen"),
+        ("generate digits --epsilon 1 --out x --preset small --noise-seed -1", "a noise seed must be 0 or more"),
+        ("generate digits --epsilon inf --out x --noise-multiplier 1", "without privacy there is no noise"),
         ("verify nowhere", "nowhere is not a folder"),
         ("evaluate nowhere --data digits", "nowhere is not a folder"),
     ],
@@ -167,8 +177,6 @@ def test_generate_verify_and_evaluate_speak_json(capsys, tmp_path):
 
 
 def test_a_changed_release_fails_with_1(capsys, release, tmp_path):
-    import shutil
-
     changed = tmp_path / "changed"
     shutil.copytree(release, changed)
     card = changed / "README.md"
@@ -210,14 +218,65 @@ def test_a_folder_of_ones_own_images_from_plan_to_evaluation(capsys, tmp_path):
     assert "cat" in out
 
 
-def test_a_broken_image_is_named_and_costs_nothing(capsys, tmp_path):
-    for label in ("cat", "dog"):
-        (tmp_path / "pets" / label).mkdir(parents=True)
-        Image.new("L", (12, 12)).save(tmp_path / "pets" / label / "good.png")
-    (tmp_path / "pets" / "dog" / "bad.png").write_bytes(b"not a picture")
-    out = tmp_path / "set"
-    code, _, err = call(capsys, "generate", tmp_path / "pets", "--epsilon", "8", "--out", out, *TINY)
+def folder(path, *, odd=None, classes=("cat", "dog")):
+    """A folder of two classes of grey 12x12 images, with an ``odd`` file or image beside them."""
+    for label in classes:
+        (path / label).mkdir(parents=True)
+        for number in range(3):
+            Image.new("L", (12, 12), number).save(path / label / f"{number}.png")
+    if isinstance(odd, bytes):
+        (path / classes[-1] / "odd.png").write_bytes(odd)
+    elif odd is not None:
+        odd.save(path / classes[-1] / "odd.png")
+    return path
+
+
+def archive(path, **arrays):
+    np.savez(path, **arrays)
+    return path
+
+
+IMAGES = np.arange(6 * 64, dtype=np.uint8).reshape(6, 8, 8)
+LABELS = np.array([0, 0, 0, 1, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda at: folder(at / "own", odd=b"not a picture"), "odd.png"),
+        (lambda at: folder(at / "own", odd=b""), "odd.png"),
+        (lambda at: folder(at / "own", odd=Image.new("L", (13, 12))), "--size"),
+        (lambda at: folder(at / "own", odd=Image.new("RGB", (12, 12))), "--channels"),
+        (lambda at: folder(at / "own", classes=("cat",)), "class"),
+        (lambda at: (at / "own").mkdir() or at / "own", "own"),
+        (lambda at: archive(at / "own.npz", x=IMAGES), "own.npz"),
+        (lambda at: archive(at / "own.npz", x=IMAGES, y=LABELS - 1), "own.npz"),
+        (lambda at: archive(at / "own.npz", x=IMAGES / 255 * np.nan, y=LABELS), "own.npz"),
+        (lambda at: archive(at / "own.npz", x=IMAGES, y=LABELS[:4]), "own.npz"),
+        (lambda at: archive(at / "own.npz", x=IMAGES, y=LABELS * 0), "own.npz"),
+        (lambda at: (at / "own.npz").write_bytes(b"PK") and at / "own.npz", "own.npz"),
+    ],
+    ids=[
+        *("broken", "empty", "mixed-sizes", "mixed-channels", "one-class", "no-classes", "no-labels", "negative"),
+        *("nan", "short", "single", "cut"),
+    ],
+)
+def test_bad_data_is_named_and_costs_nothing(capsys, tmp_path, make, words):
+    path = make(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    code, out, err = call(capsys, "generate", path, "--epsilon", "8", "--out", tmp_path / "set", *TINY)
     assert code == 2
-    assert "bad.png" in err
-    assert not out.exists()
-    assert not (tmp_path / "set.ledger.jsonl").exists()
+    assert words in err
+    assert out == ""
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_truncated_idx_file_is_named_and_costs_nothing(capsys, tmp_path):
+    (tmp_path / "mnist").mkdir()
+    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        (tmp_path / "mnist" / f"{name}-ubyte").write_bytes(b"\0\0\x08\x03\0\0")
+    words = ["--data-dir", tmp_path, "--epsilon", "8", "--accountant", "rdp", "--out", tmp_path / "set", *TINY]
+    code, _, err = call(capsys, "generate", "mnist", *words)
+    assert code == 2
+    assert "idx" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["mnist"]

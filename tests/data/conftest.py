@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from privset.data import catalogue
-from privset.data.catalogue import NamedFile, NamedSet
-from privset.data.readers import idx
+from privset.data.named import catalogue, idx
+from privset.data.named.catalogue import NamedFile, NamedSet
 from privset.observer import Observer
 
 ImageTree = Callable[..., Path]

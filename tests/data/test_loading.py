@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from privset.data import catalogue, facts_of, load
+from privset.data import facts_of, load
+from privset.data.named import catalogue
 from privset.errors import ConfigError, DataError
 
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privset.data.partitions import by_class, held_out_count, split
+from privset.data.partitions import held_out_count, split
 from privset.data.records import Records
 from privset.errors import ConfigError
 
@@ -27,17 +27,23 @@ def test_split_loses_and_repeats_nothing(count: int, fraction: float, seed: int)
     assert kept.labels.tolist() == sorted(kept.labels.tolist())
 
 
-def test_split_is_the_same_for_ever_and_for_any_content() -> None:
+def test_split_is_the_same_for_ever_and_another_with_another_seed() -> None:
     _, held = split(_numbered(20), 0.2)
-    assert held.labels.tolist() == [1, 8, 18, 19]
-    other = Records(torch.full((20, 1, 8, 8), 9, dtype=torch.uint8), torch.arange(20))
-    assert split(other, 0.2)[1].labels.tolist() == held.labels.tolist()
+    assert held.labels.tolist() == HELD_FOR_EVER
     assert split(_numbered(20), 0.2, seed=1)[1].labels.tolist() != held.labels.tolist()
 
 
-def test_by_class_keeps_labels_and_order() -> None:
-    records = Records(torch.arange(5, dtype=torch.uint8).view(5, 1, 1, 1), torch.tensor([2, 0, 1, 2, 0]))
-    chosen = by_class(records, [2, 0])
-    assert chosen.labels.tolist() == [2, 0, 2, 0]
-    assert chosen.images.flatten().tolist() == [0, 1, 3, 4]
-    assert len(by_class(records, [])) == 0
+HELD_FOR_EVER = [3, 9, 11, 17]
+
+
+@given(st.integers(0, 20))
+def test_one_record_more_changes_the_kept_records_by_one(position: int) -> None:
+    generator = torch.Generator().manual_seed(3)
+    images = torch.randint(0, 256, (21, 1, 8, 8), generator=generator, dtype=torch.uint8)
+    everyone = torch.arange(21)
+    without = everyone[everyone != position]
+    # Fractions that hold out the same number of 20 and of 21: that number is public, like the number of records.
+    larger, _ = split(Records(images, everyone), 4 / 21)
+    smaller, _ = split(Records(images[without], without), 4 / 20)
+    assert len(set(larger.labels.tolist()) - set(smaller.labels.tolist())) == 1
+    assert set(smaller.labels.tolist()) <= set(larger.labels.tolist())

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 import torch
 
-from privset.data.facts import PublicFacts
 from privset.data.records import Dataset, Records
 from privset.errors import DataError
+from privset.facts import PublicFacts
 
 FACTS = PublicFacts(name="pets", channels=1, height=8, width=8, classes=("cat", "dog"), size=2, mean=(0.5,), std=(0.5,))
 IMAGES = torch.zeros(2, 1, 8, 8, dtype=torch.uint8)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from privset.data.facts import PublicFacts
 from privset.data.records import Dataset, Records
+from privset.facts import PublicFacts
 
 
 @pytest.fixture(scope="package", autouse=True)

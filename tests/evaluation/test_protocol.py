@@ -3,11 +3,11 @@ import dataclasses
 import pytest
 import torch
 
-from privset.data.normalisation import normalise
 from privset.data.records import Dataset, Records
 from privset.errors import ConfigError, DataError
 from privset.evaluation import evaluate
 from privset.evaluation.protocol import run_seeds
+from privset.facts import normalise
 from privset.observer import Observer
 
 
@@ -72,7 +72,7 @@ def test_the_observer_hears_of_training_and_testing(halves: Dataset) -> None:
     images, labels = halves_set(halves)
     evaluate(images, labels, halves, classifier="mlp", recipe="quick", runs=2, observer=Listener())
 
-    assert heard == [("training 2 x mlp", 602), ("testing", 2)]
+    assert heard == [("training 2 x mlp", 600), ("testing", 2)]
 
 
 @pytest.mark.parametrize("empty", [False, True])

@@ -12,9 +12,9 @@ from privset.evaluation.recipes import FULL_SIZE, RECIPES, Recipe, fit_recipe
         ("paper", 1, 6000, 41, 22, True),
         ("paper", 3, 5000, 41, 22, False),
         ("paper", 1, FULL_SIZE, 1001, 502, True),
-        ("quick", 1, 10, 301, 152, True),
-        ("quick", 3, 10, 301, 152, False),
-        ("quick", 1, 6000, 41, 22, True),
+        ("quick", 1, 10, 300, 152, True),
+        ("quick", 3, 10, 300, 152, False),
+        ("quick", 1, 6000, 40, 22, True),
     ],
 )
 def test_published_schedules(

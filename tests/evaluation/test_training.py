@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from privset.data.normalisation import normalise
 from privset.data.records import Dataset
 from privset.evaluation.recipes import Recipe
 from privset.evaluation.training import DivergedError, TrainingSet, group_size, train, training_bytes
+from privset.facts import normalise
 from privset.networks import build
 from privset.observer import Observer
 

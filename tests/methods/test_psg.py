@@ -6,11 +6,11 @@ import torch
 from tests.conftest import TINY, facts_for, records_for
 
 from privset import networks
-from privset.data import PublicFacts, Records
-from privset.data.normalisation import pixel_range
+from privset.data import Records
 from privset.errors import BudgetError, ConfigError
+from privset.facts import PublicFacts, pixel_range
 from privset.methods import Psg, PsgConfig
-from privset.methods.psg import _train
+from privset.methods.psg import _batches, _train
 from privset.observer import Observer
 from privset.privacy import Curator, GradientQuestion, Ledger, PrivacyBudget, seeded_noise
 
@@ -126,8 +126,8 @@ def test_without_noise_the_set_comes_to_give_the_gradients_of_the_records():
 def test_the_set_depends_on_the_records_the_noise_and_the_seed():
     base, _, _ = run(TINY_PSG, epsilon=5)
     for other in (
-        run(TINY_PSG, epsilon=20, records_seed=1),
-        run(TINY_PSG, epsilon=20, noise_seed=1),
+        run(TINY_PSG, epsilon=5, records_seed=1),
+        run(TINY_PSG, epsilon=5, noise_seed=1),
         run(dataclasses.replace(TINY_PSG, seed=1), epsilon=5),
     ):
         assert not torch.equal(base.images, other[0].images)
@@ -145,9 +145,24 @@ def test_images_stay_in_pixel_range_unless_floats_are_kept():
     assert floats.keep_floats
 
 
-def test_sets_larger_than_an_inner_batch_are_shuffled_through():
-    made, _, _ = run(dataclasses.replace(TINY_PSG, inner_batch_size=4))
-    assert made.images.shape == (6, 1, 8, 8)
+def test_sets_larger_than_an_inner_batch_are_shuffled_through_and_smaller_ones_taken_whole():
+    generator = torch.Generator().manual_seed(0)
+    first, second = ([*_batches(10, 4, generator)] for _ in range(2))
+    assert [len(batch) for batch in first] == [4, 4, 2]
+    assert sorted(torch.cat(first).tolist()) == list(range(10))
+    assert torch.cat(first).tolist() != torch.cat(second).tolist()
+    assert [batch.tolist() for batch in _batches(4, 4, generator)] == [[0, 1, 2, 3]]
+
+
+def test_a_choice_that_a_network_does_not_have_is_refused_by_the_plan():
+    for fields in ({"network": "lenet"}, {"network": "mlp", "depth": 2}):
+        with pytest.raises(ConfigError, match="cannot be chosen"):
+            Psg(dataclasses.replace(TINY_PSG, **fields)).plan(facts_for(40), PrivacyBudget(epsilon=5))
+
+
+def test_noise_without_privacy_is_a_contradiction():
+    with pytest.raises(ConfigError, match="leave noise-multiplier out"):
+        Psg(dataclasses.replace(TINY_PSG, noise_multiplier=1.0)).plan(facts_for(40), PrivacyBudget(epsilon=math.inf))
 
 
 def test_small_data_is_asked_whole():

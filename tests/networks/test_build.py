@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from privset.data.facts import PublicFacts
 from privset.errors import ConfigError
+from privset.facts import PublicFacts
 from privset.networks import CLASSIFIERS, build
 
 FACTS = PublicFacts(

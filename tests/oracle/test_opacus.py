@@ -1,4 +1,4 @@
-"""Against Opacus, which shares no code with us: clipped gradient sums, and accounting."""
+"""Against Opacus, which shares no code with us: clipped gradient sums, and both accountants."""
 
 import warnings
 
@@ -15,8 +15,9 @@ from privset.privacy.clipping import clipped_gradient_sum
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # its own imports warn of deprecations
     from opacus import GradSampleModule
-    from opacus.accountants import RDPAccountant
+    from opacus.accountants import PRVAccountant, RDPAccountant
     from opacus.accountants.utils import get_noise_multiplier
+    from opacus.optimizers import DPOptimizer
 
 
 @pytest.mark.parametrize(("name", "channels"), [("convnet", 1), ("convnet", 3), ("lenet", 1), ("mlp", 1)])
@@ -38,17 +39,19 @@ def test_clipped_gradient_sums_agree_in_float64(name, channels, clip_norm):
 
     theirs = GradSampleModule(networks.build(name, facts, seed=0).double(), loss_reduction="sum")
     F.cross_entropy(theirs(images), labels, reduction="sum").backward()
-    samples = {
-        key.removeprefix("_module."): value.grad_sample  # pyright: ignore[reportAttributeAccessIssue]
-        for key, value in theirs.named_parameters()
-    }
-    norms = torch.stack([g.flatten(1).square().sum(1) for g in samples.values()]).sum(0).sqrt()
-    factors = (clip_norm / norms).clamp(max=1)
+    optimiser = DPOptimizer(
+        torch.optim.SGD(theirs.parameters(), lr=1.0),
+        noise_multiplier=0.0,
+        max_grad_norm=clip_norm,
+        expected_batch_size=1,
+        loss_reduction="sum",
+    )
+    optimiser.clip_and_accumulate()
     assert int(bad) == 0
-    assert bool((factors < 1).all()) == (clip_norm == 0.1)  # everything is clipped in one case, nothing in the other
-    for key, value in ours.items():
-        expected = torch.einsum("n,n...->...", factors, samples[key])
-        assert torch.allclose(value, expected, rtol=1e-9, atol=1e-11), key
+    for key, value in theirs.named_parameters():
+        summed = value.summed_grad  # pyright: ignore[reportAttributeAccessIssue]
+        # They divide by the length plus 1e-6, which is all that may differ.
+        assert torch.allclose(ours[key.removeprefix("_module.")], summed, rtol=1e-5, atol=1e-9), key
 
 
 @pytest.mark.parametrize(
@@ -61,6 +64,15 @@ def test_rdp_epsilon_agrees(rate, noise, steps):
     event = GaussianEvent(question="gradient", sampling_rate=rate, noise_multiplier=noise, count=steps)
     # They look at fewer orders than dp-accounting, so theirs may be slightly larger.
     assert spend([event], 1e-5).rdp == pytest.approx(theirs.get_epsilon(1e-5), rel=0.01)
+
+
+@pytest.mark.parametrize(("rate", "noise", "steps"), [(0.01, 1.5, 500), (0.2, 3.0, 50), (256 / 60_000, 2.4, 20_000)])
+@pytest.mark.filterwarnings("ignore")
+def test_pld_epsilon_agrees_with_their_numerical_accountant(rate, noise, steps):
+    theirs = PRVAccountant()
+    theirs.history = [(noise, rate, steps)]
+    event = GaussianEvent(question="gradient", sampling_rate=rate, noise_multiplier=noise, count=steps)
+    assert spend([event], 1e-5).pld == pytest.approx(theirs.get_epsilon(1e-5), rel=0.03)
 
 
 @pytest.mark.filterwarnings("ignore")

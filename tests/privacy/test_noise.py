@@ -46,6 +46,15 @@ def test_seeded_noise_repeats_itself_and_says_so():
     assert (seeded_noise(3).kind, system_noise().kind) == ("seeded", "system")
 
 
+def test_a_source_with_a_seed_can_never_pass_for_secret():
+    from privset.errors import ConfigError
+    from privset.privacy import NoiseSource
+
+    assert NoiseSource(0).kind == "seeded"
+    with pytest.raises(ConfigError, match="a noise seed must be 0 or more"):
+        seeded_noise(-1)
+
+
 def test_torch_seeds_do_not_reach_the_noise():
     torch.manual_seed(0)
     first = system_noise().add_normal(torch.zeros(10), 1)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from privset.data.facts import PublicFacts
+from privset.facts import PublicFacts
 from privset.methods import Psg, PsgConfig
 from privset.methods.method import Plan, Synthesis
 from privset.privacy.budget import PrivacyBudget

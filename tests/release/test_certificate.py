@@ -42,7 +42,7 @@ def test_certificate_records_the_plan(release: Path, plan: Plan) -> None:
     assert document["configuration"]["noise_multiplier"] is None
     assert document["facts"]["classes"] == ["zero", "one", "two"]
     assert document["seeds"] == {"public": 0}
-    assert set(document["software"]) == {"python", "privset", "torch", "numpy", "dp-accounting", "randomgen"}
+    assert set(document["software"]) == {"python", "privset", "torch", "numpy", "scipy", "dp-accounting", "randomgen"}
     assert set(document["files"]) == {"set.safetensors", "README.md", "preview.png", "ledger.jsonl"}
     assert document["contents"]["per_class"] == [4, 4, 4]
 

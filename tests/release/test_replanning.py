@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from privset import methods
-from privset.data.facts import PublicFacts
 from privset.errors import ReleaseError
+from privset.facts import PublicFacts
 from privset.methods.method import Execution, Method, MethodConfig, Plan, Synthesis
 from privset.observer import Observer
 from privset.privacy.accounting import GaussianEvent, calibrate

@@ -6,9 +6,8 @@ import pytest
 import safetensors.torch
 import torch
 
-from privset.data.facts import PublicFacts
-from privset.data.normalisation import normalise
 from privset.errors import ReleaseError
+from privset.facts import PublicFacts, normalise
 from privset.methods.method import Synthesis
 from privset.release import SyntheticSet
 

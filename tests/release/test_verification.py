@@ -218,10 +218,18 @@ def test_releases_of_other_versions_are_compared_by_digest(
 ) -> None:
     monkeypatch.setattr(verification.card, "write", lambda _: "other words")
     assert failed(release) == {"card"}
-    monkeypatch.setattr(verification, "versions", lambda: {"privset": "99.0"})
+    monkeypatch.setattr(verification, "__version__", "99.0")
     assert verify(release).ok
     (release / "README.md").write_text("something else")
     assert failed(release) == {"card"}
+
+
+def test_releases_of_versions_that_never_were_are_not_believed(release: Path, workshop: Any) -> None:
+    def backdate(document: dict[str, Any]) -> None:
+        document["software"]["privset"] = "0.0.9"
+
+    workshop.forge(release, backdate)
+    assert "card" in failed(release)
 
 
 def test_events_are_compared_after_adding_them_up(tmp_path: Path, plan: Plan, workshop: Any) -> None:

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Generic, TypeVar
 import tyro
 
 from privset import data, methods
-from privset.data.facts import PublicFacts
 from privset.data.records import Dataset
+from privset.facts import PublicFacts
 from privset.methods import MethodConfig
 from privset.observer import Observer
 from privset.privacy.budget import Accountant, PrivacyBudget

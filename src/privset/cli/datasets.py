@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from privset.cli import console
 from privset.cli.arguments import parse
-from privset.data import catalogue
+from privset.data.named import catalogue
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

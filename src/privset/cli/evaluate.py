@@ -11,8 +11,7 @@ import tyro
 
 from privset.cli import console
 from privset.cli.arguments import DataArguments, parse
-from privset.evaluation import Evaluation, check_belongs, evaluate_noise, evaluate_real
-from privset.evaluation import evaluate as evaluate_images
+from privset.evaluation import Evaluation, evaluate_noise, evaluate_real, evaluate_release
 from privset.release import load
 
 
@@ -48,15 +47,16 @@ def evaluate(arguments: Sequence[str]) -> int:
     settings = {name: getattr(parsed, name) for name in ("classifier", "recipe", "runs", "seed", "device")}
     with console.Bars() as bars:
         dataset = parsed.reading.load(parsed.data, bars)
-        check_belongs(release.set.facts, dataset.facts)
         settings["observer"] = bars
-        result = evaluate_images(release.set.normalised(), release.set.labels, dataset, **settings)
+        result = evaluate_release(release, dataset, **settings)
         others = [
             evaluate_real(dataset, **settings)
             if reference == "real"
             else evaluate_noise(dataset, release.set.labels, **settings)
             for reference in parsed.beside
         ]
+    if "real" in parsed.beside:
+        console.warn("For the data holder only: accuracies after training on the real records carry no guarantee.")
     if parsed.json:
         console.show_json(
             result.to_json()
@@ -76,7 +76,7 @@ def show(result: Evaluation, others: Sequence[Evaluation]) -> None:
             [
                 {"set": "the release", "real": "real records", "noise": "random noise"}[one.trained_on],
                 f"{one.images:,}",
-                f"{one.mean:.1f} % ± {one.std:.1f}",
+                f"{one.mean:.1f} %" + (f" ± {one.std:.1f}" if len(one.accuracies) > 1 else ""),
                 ", ".join(f"{accuracy:.1f}" for accuracy in one.accuracies),
             ]
             for one in (result, *others)

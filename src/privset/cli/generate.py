@@ -13,8 +13,8 @@ from privset.cli import console
 from privset.cli.arguments import Config, PlanArguments, parse_planned
 from privset.cli.plan import describe
 from privset.methods import Execution
-from privset.privacy import Tally, seeded_noise
-from privset.release import Release, check_writable
+from privset.privacy import NoiseSource, Tally
+from privset.release import Release
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,11 +32,12 @@ def generate(arguments: Sequence[str]) -> int:
     """Make a synthetic set from private records and write the release."""
     parsed = parse_planned(GenerateArguments, arguments, "privset generate", out=tyro.MISSING)
     budget, method, tally = parsed.budget, parsed.make_method(), Tally()
-    check_writable(parsed.out)  # before the data is read: that may take a while
+    noise = NoiseSource(parsed.noise_seed)
+    pipeline.check_free(parsed.out)  # before the data is read: that may take a while
     with console.Bars() as bars:
         dataset = parsed.reading.load(parsed.data, bars)
         bars.phase("calibrating the noise", 0)
-        planned = pipeline.plan(dataset.facts, method, budget)
+        planned = pipeline.plan(dataset.facts, method=method, budget=budget)
         if not parsed.json:
             console.show(describe(planned))
         release = pipeline.generate(
@@ -44,7 +45,7 @@ def generate(arguments: Sequence[str]) -> int:
             method=method,
             budget=budget,
             out=parsed.out,
-            noise=None if parsed.noise_seed is None else seeded_noise(parsed.noise_seed),
+            noise=noise,
             execution=parsed.execution,
             observer=bars,
             tally=tally,

@@ -13,6 +13,7 @@ from privset.cli.methods import methods
 from privset.cli.plan import plan
 from privset.cli.verify import verify
 from privset.errors import PrivsetError
+from privset.version import __version__
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "datasets": datasets,
@@ -31,8 +32,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.show(overview())
         return 0 if arguments else 2
     if arguments[0] == "--version":
-        from privset import __version__
-
         console.show(f"privset {__version__}")
         return 0
     command = COMMANDS.get(arguments[0])
@@ -45,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.warn(f"privset: {error}")
         return 2
     except KeyboardInterrupt:
-        console.warn("privset: stopped; nothing was released, and what was charged stays in the ledger")
+        charged = "; nothing was released, and what was charged stays in the ledger"
+        console.warn(f"privset: stopped{charged if arguments[0] == 'generate' else ''}")
         return 130
 
 
@@ -58,6 +58,7 @@ def overview() -> str:
             "",
             *lines,
             "",
-            "`privset COMMAND --help` shows every setting of a command.",
+            "`privset COMMAND --help` shows every setting of a command. Exit codes: 0 all is well, 1 a check failed,",
+            "2 something you can mend, with a sentence that says what.",
         ]
     )

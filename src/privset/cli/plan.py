@@ -12,13 +12,13 @@ from privset.privacy.budget import RELATION
 
 
 def plan(arguments: Sequence[str]) -> int:
-    """What a method would ask and what it would cost; reads no record."""
+    """What a method would ask and what it would cost; looks at no image."""
     parsed = parse_planned(PlanArguments, arguments, "privset plan")
     budget, method = parsed.budget, parsed.make_method()
     with console.Bars() as bars:
         facts = parsed.reading.facts(parsed.data, bars)
         bars.phase("calibrating the noise", 0)
-        planned = pipeline.plan(facts, method, budget)
+        planned = pipeline.plan(facts, method=method, budget=budget)
     if parsed.json:
         console.show_json(planned.to_json())
     else:
@@ -29,12 +29,15 @@ def plan(arguments: Sequence[str]) -> int:
 def describe(planned: Plan) -> str:
     """The plan in a few lines, for a data holder."""
     facts, budget = planned.facts, planned.budget
-    event = planned.events[0]
     lines = [
         f"{planned.method} on {facts.name}: {planned.config.per_class * len(facts.classes)} synthetic images in "
         f"{len(facts.classes)} classes, from {facts.size:,} records of {'x'.join(map(str, facts.shape))}.",
-        f"It asks {planned.questions:,} noisy questions: kind {event.question}, noise multiplier "
-        f"{planned.noise_multiplier:.4g}, each record taking part with probability {event.sampling_rate:.4g}.",
+        f"It asks {planned.questions:,} noisy question(s):",
+        *(
+            f"  {event.count:,} of kind {event.question}, noise multiplier {event.noise_multiplier:.4g}, each record "
+            f"taking part with probability {event.sampling_rate:.4g}"
+            for event in planned.events
+        ),
     ]
     if budget.private:
         pld = "not computed" if planned.spending.pld is None else console.number(planned.spending.pld)

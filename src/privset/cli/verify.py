@@ -27,7 +27,9 @@ class VerifyArguments:
 def verify(arguments: Sequence[str]) -> int:
     """Recompute a release's epsilon, digests and plan; exits with 1 if anything does not hold."""
     parsed = parse(VerifyArguments, arguments, "privset verify")
-    outcome = verify_release(parsed.release)
+    with console.Bars() as bars:
+        bars.phase("recomputing", 0)
+        outcome = verify_release(parsed.release)
     if parsed.json:
         console.show_json(outcome.to_json())
     else:

@@ -1,12 +1,9 @@
 """What goes in: named sets, readers for a user's own images, records, and the public facts about them."""
 
-from privset.data.catalogue import NamedSet as NamedSet
-from privset.data.facts import PublicFacts as PublicFacts
 from privset.data.loading import facts_of as facts_of
 from privset.data.loading import load as load
-from privset.data.normalisation import denormalise as denormalise
-from privset.data.normalisation import normalise as normalise
-from privset.data.partitions import by_class as by_class
+from privset.data.named.catalogue import NamedSet as NamedSet
 from privset.data.partitions import split as split
 from privset.data.records import Dataset as Dataset
 from privset.data.records import Records as Records
+from privset.facts import PublicFacts as PublicFacts

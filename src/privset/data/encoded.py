@@ -16,10 +16,10 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from privset.data.facts import PublicFacts
 from privset.data.options import ReadingOptions
 from privset.data.pixels import fit
 from privset.errors import DataError
+from privset.facts import PublicFacts
 from privset.observer import Observer
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -109,27 +109,31 @@ _TOO_LARGE = f"the image has more than {_MOST_PIXELS} pixels, which is refused a
 def survey(items: Iterable[Encoded], total: int, options: ReadingOptions, observer: Observer) -> tuple[int, int, int]:
     """(channels, height, width) that ``total`` images will have, from their headers; no pixel is decoded.
 
-    Greyscale if every image is, else colour. The mode and the size of a file are facts about its format,
-    which the owner states by choosing to store it so, and are treated as public.
+    Images must agree in size and in being grey or in colour, unless the caller decides: otherwise a single record
+    could change the shape of the release, and so be seen to take part.
 
     Raises:
-        DataError: Images differ in size and no size is asked for.
+        DataError: Images differ, and no size or no number of channels is asked for.
     """
     if options.size is not None and options.channels is not None:
         return options.channels, options.size, options.size
     observer.phase("reading image headers", total)
-    channels = 1
-    first: tuple[str, int, int] | None = None
-    for item, (needed, height, width) in _map(Encoded.form, items, observer):
-        channels = max(channels, needed)
-        first = first or (item.name, height, width)
-        if options.size is None and (height, width) != first[1:]:
+    kinds = {1: "grey", 3: "in colour"}
+    first: tuple[str, int, int, int] | None = None
+    for item, (channels, height, width) in _map(Encoded.form, items, observer):
+        first = first or (item.name, channels, height, width)
+        if options.size is None and (height, width) != first[2:]:
             raise DataError(
-                f"{item.name} is {height}x{width} but {first[0]} is {first[1]}x{first[2]}; "
+                f"{item.name} is {height}x{width} but {first[0]} is {first[2]}x{first[3]}; "
                 "give a size (--size) to make all images the same"
             )
+        if options.channels is None and channels != first[1]:
+            raise DataError(
+                f"{item.name} is {kinds[channels]} but {first[0]} is {kinds[first[1]]}; "
+                "give the number of channels (--channels 1 or 3) to make all images the same"
+            )
     assert first is not None, "sources refuse empty data before they are surveyed"
-    return options.channels or channels, options.size or first[1], options.size or first[2]
+    return options.channels or first[1], options.size or first[2], options.size or first[3]
 
 
 def decode(

@@ -7,16 +7,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from privset.data import catalogue
-from privset.data.facts import PublicFacts
 from privset.data.labels import check_unseen
+from privset.data.named import catalogue
+from privset.data.named.publications import NamedSource
 from privset.data.options import ReadingOptions, per_channel
 from privset.data.outline import Source
 from privset.data.partitions import split
-from privset.data.publications import NamedSource
 from privset.data.readers import FORMATS, source_of
 from privset.data.records import Dataset
 from privset.errors import ConfigError, DataError
+from privset.facts import PublicFacts
 from privset.observer import Observer
 
 

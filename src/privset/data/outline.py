@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Protocol
 
-from privset.data.facts import PublicFacts
 from privset.data.options import ReadingOptions, spread
 from privset.data.partitions import held_out_count
 from privset.data.records import Records
 from privset.errors import ConfigError, DataError
+from privset.facts import PublicFacts
 from privset.observer import Observer
 
 # Half of the range of a pixel in [0, 1]: what is used for data nobody has published constants for. Constants

@@ -7,8 +7,8 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from privset.data.facts import PublicFacts
 from privset.errors import DataError
+from privset.facts import PublicFacts
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

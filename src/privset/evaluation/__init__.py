@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privset.evaluation.protocol import check_belongs, evaluate, evaluate_release
+from privset.evaluation.protocol import evaluate, evaluate_release
 from privset.evaluation.recipes import RECIPES, Recipe
 from privset.evaluation.references import evaluate_noise, evaluate_real
 from privset.evaluation.scores import Evaluation
@@ -11,7 +11,6 @@ __all__ = [
     "RECIPES",
     "Evaluation",
     "Recipe",
-    "check_belongs",
     "evaluate",
     "evaluate_noise",
     "evaluate_real",

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from privset.data import load as load_data
-from privset.data.facts import PublicFacts
 from privset.data.records import Dataset, Records
 from privset.errors import ConfigError, DataError
 from privset.evaluation.recipes import fit_recipe
 from privset.evaluation.scores import Evaluation, confusion
 from privset.evaluation.training import TrainingSet, train
+from privset.facts import PublicFacts
 from privset.observer import Observer
 from privset.release import Release
 from privset.release import load as load_release
@@ -117,7 +117,10 @@ def _check_set(images: Tensor, labels: Tensor, facts: PublicFacts) -> None:
         raise DataError("the set to evaluate is empty")
     if tuple(images.shape[1:]) != facts.shape:
         ours, theirs = ("x".join(map(str, shape)) for shape in (images.shape[1:], facts.shape))
-        raise DataError(f"the set to evaluate has {ours} images, and those of {facts.name} are {theirs}")
+        raise DataError(
+            f"the set to evaluate has {ours} images, and those of {facts.name} are {theirs}; "
+            "give the --size and --channels that the set was made with"
+        )
     if not 0 <= int(labels.min()) <= int(labels.max()) < len(facts.classes):
         raise DataError(
             f"the set to evaluate has labels {int(labels.min())}..{int(labels.max())}, "
@@ -147,11 +150,11 @@ def evaluate_release(release: Release | str | Path, data: Dataset | str | Path, 
     """
     release = release if isinstance(release, Release) else load_release(Path(release))
     dataset = data if isinstance(data, Dataset) else load_data(data)
-    check_belongs(release.set.facts, dataset.facts)
+    _check_belongs(release.set.facts, dataset.facts)
     return evaluate(release.set.normalised(), release.set.labels, dataset, **settings)
 
 
-def check_belongs(ours: PublicFacts, theirs: PublicFacts) -> None:
+def _check_belongs(ours: PublicFacts, theirs: PublicFacts) -> None:
     """Refuse test data whose classes or normalisation are not those the set was made for."""
     if ours.classes != theirs.classes:
         raise DataError(

@@ -76,12 +76,13 @@ def paper(*, channels: int, images_per_class: float) -> Recipe:
 
 
 def quick(*, channels: int, images_per_class: float) -> Recipe:
-    """The same with 300 epochs, as the published code does when it is only asked to evaluate.
+    """The same in 300 epochs (as the published code, asked to evaluate only, has 301), 40 for full-size sets.
 
     >>> quick(channels=1, images_per_class=10).epochs
-    301
+    300
     """
-    return _published("quick", told=300, channels=channels, images_per_class=images_per_class)
+    published = _published("quick", told=300, channels=channels, images_per_class=images_per_class)
+    return dataclasses.replace(published, epochs=published.epochs - 1)
 
 
 RECIPES: Mapping[str, Callable[..., Recipe]] = {"paper": paper, "quick": quick}

@@ -10,12 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from privset.data.facts import PublicFacts
-from privset.data.normalisation import normalise
 from privset.data.records import Dataset, Records
 from privset.errors import ConfigError
 from privset.evaluation.protocol import evaluate
 from privset.evaluation.scores import Evaluation
+from privset.facts import PublicFacts, normalise
 
 
 def evaluate_real(dataset: Dataset, *, per_class: int | None = None, seed: int = 0, **settings: Any) -> Evaluation:

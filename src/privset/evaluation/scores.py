@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from privset.data.facts import PublicFacts
-from privset.data.normalisation import normalise
 from privset.data.records import Records
 from privset.evaluation.recipes import Recipe
+from privset.facts import PublicFacts, normalise
 
 CHUNK = 500
 """Test images classified at once: deep networks on large images then still fit in a small memory."""

@@ -16,10 +16,10 @@ import torch.nn.functional as F  # noqa: N812 - the name everyone knows it by
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
-from privset.data.facts import PublicFacts
 from privset.errors import PrivsetError
 from privset.evaluation.augmentation import Draw, augment
 from privset.evaluation.recipes import Recipe
+from privset.facts import PublicFacts
 from privset.networks import build
 from privset.observer import Observer
 

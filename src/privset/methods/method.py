@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from privset.data.facts import PublicFacts
 from privset.errors import BudgetError, ConfigError
+from privset.facts import PublicFacts
 from privset.observer import Observer
 from privset.privacy.accounting import GaussianEvent, Spending, spend
 from privset.privacy.budget import RELATION, PrivacyBudget
@@ -70,7 +70,8 @@ class Plan:
         noise_multiplier: float,
         events: tuple[GaussianEvent, ...],
     ) -> Plan:
-        """Add up what the events cost, and refuse a plan that costs more than the budget."""
+        """Add up what the events cost; refuse a delta too large for the data, and a cost past the budget."""
+        budget.check_size(facts.size)
         spending = spend(events, budget.delta)
         if spending.by(budget.accountant) > budget.epsilon:
             raise BudgetError(

@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from privset import networks
-from privset.data.facts import PublicFacts
-from privset.data.normalisation import pixel_range
 from privset.errors import BudgetError, ConfigError
+from privset.facts import PublicFacts, pixel_range
 from privset.methods.matching import row_cosine_distance
 from privset.methods.method import Execution, Method, MethodConfig, Plan, Synthesis, require
 from privset.observer import Observer
@@ -70,7 +69,7 @@ class PsgConfig(MethodConfig):
     """Learning rate of the networks, plain SGD."""
     inner_batch_size: int = 256
     """Batch size in the inner epochs."""
-    keep_floats: bool = False
+    keep_floats: bool = True
     """Publish unbounded floats as the paper does; otherwise images stay in pixel range and end as 8-bit pixels."""
 
     def __post_init__(self) -> None:
@@ -119,7 +118,6 @@ class PsgConfig(MethodConfig):
             runs=200 if epsilon <= 1 else 1000,
             outer_steps=outer,
             inner_epochs=inner,
-            keep_floats=True,
         )
 
     @classmethod
@@ -129,7 +127,14 @@ class PsgConfig(MethodConfig):
         Chosen on a fifth of the training records of `digits`, held out for it; the test split had no part in it.
         """
         return cls(
-            per_class=per_class, runs=30, outer_steps=1, batch_size=1024, network="mlp", width=64, image_rate=1.0
+            per_class=per_class,
+            runs=30,
+            outer_steps=1,
+            batch_size=1024,
+            network="mlp",
+            width=64,
+            image_rate=1.0,
+            keep_floats=False,
         )
 
 
@@ -163,8 +168,11 @@ class Psg(Method[PsgConfig]):
             )
             return (question.event(config.runs * config.outer_steps * config.batches_per_step),)
 
+        with torch.device("meta"):  # costs nothing, and refuses a width or depth that the network does not have
+            networks.build(config.network, facts, width=config.width, depth=config.depth)
         noise = config.noise_multiplier
-        if noise is None or not budget.private:
+        require(noise is None or budget.private, "without privacy there is no noise; leave noise-multiplier out")
+        if noise is None:
             noise = calibrate(events, budget)
         # Beyond this, the noise on every single coordinate exceeds the longest sum the sample could have.
         if noise > rate * facts.size:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import nn
 
-from privset.data.facts import PublicFacts
 from privset.errors import ConfigError
+from privset.facts import PublicFacts
 from privset.networks.classifiers import MLP, AlexNet, ConvNet, LeNet, Shape
 from privset.networks.deep_classifiers import VGG11, ResNet18
 

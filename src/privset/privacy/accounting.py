@@ -29,6 +29,9 @@ PLD_BUDGET_CEILING = 20.0
 LEAST_NOISE = 0.01
 """Smaller noise multipliers are refused: their epsilon is astronomical, and the accountants' arithmetic fails."""
 
+MOST_ANSWERS = 10_000_000
+"""In one event: twenty times the longest published run; accounting for more could be made to take for ever."""
+
 _TOLERANCE = 1e-6
 """Relative precision of a calibrated noise multiplier; the error is always on the side of more noise."""
 
@@ -62,8 +65,8 @@ class GaussianEvent:
                 f"a noise multiplier must be at least {LEAST_NOISE:g}, not {self.noise_multiplier!r}; "
                 "for no privacy at all, ask for epsilon inf"
             )
-        if self.count < 1:
-            raise BudgetError(f"an event needs at least one answer, not {self.count!r}")
+        if not 1 <= self.count <= MOST_ANSWERS:
+            raise BudgetError(f"an event has 1 to {MOST_ANSWERS:,} answers, not {self.count!r}")
 
 
 def merge(events: Iterable[GaussianEvent]) -> tuple[GaussianEvent, ...]:

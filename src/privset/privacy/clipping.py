@@ -28,13 +28,30 @@ def clip_factors(squared_norms: Tensor, bound: float) -> Tensor:
 def clipped_sum(vectors: Tensor, bound: float) -> tuple[Tensor, Tensor]:
     """Vectors ``[n, d]`` -> the sum ``[d]`` of them, each shortened to ``bound``, and how many were not finite.
 
-    Guarantee: adding or removing one row moves the sum by at most ``bound`` in L2 (up to float rounding). A row
-    with a NaN or an infinity counts as zero; no rows give zeros.
+    Guarantee: adding or removing one row moves the sum by at most ``bound`` in L2 (up to rounding of one row). A
+    row with a NaN or an infinity counts as zero; no rows give zeros. The sum is float64: added up in float32,
+    thousands of rows round by more than one of them may count.
     """
+    clipped, bad = _clip(vectors, bound)
+    return clipped.sum(0, dtype=torch.float64), bad
+
+
+def _clip(vectors: Tensor, bound: float) -> tuple[Tensor, Tensor]:
     factors = clip_factors(vectors.square().sum(1), bound)
     bad = factors == 0
     # 0 * NaN is NaN, so a bad row is replaced, not multiplied away.
-    return factors @ torch.where(bad[:, None], 0.0, vectors), bad.sum()
+    return torch.where(bad[:, None], 0.0, vectors * factors[:, None]), bad.sum()
+
+
+def clipped_sums(vectors: Tensor, rooms: Tensor, count: int, bound: float) -> tuple[Tensor, Tensor]:
+    """Vectors ``[n, d]``, each with the number of its room ``[n]`` -> sums ``[count, d]`` by room, and bad rows.
+
+    Guarantee: adding or removing one row moves all sums together by at most ``bound`` in L2, since a row is in
+    one room. Otherwise as `clipped_sum`.
+    """
+    clipped, bad = _clip(vectors, bound)
+    sums = torch.zeros(count, vectors.shape[1], dtype=torch.float64, device=vectors.device)
+    return sums.index_add_(0, rooms, clipped.to(torch.float64)), bad
 
 
 def clipped_gradient_sum(
@@ -56,13 +73,12 @@ def clipped_gradient_sum(
     """
     per_record = vmap(grad(loss), in_dims=(None, 0, 0))
     first = next(iter(parameters.values()))
-    # In float64: added up in float32, one record more can move a long sum by a hundredth of the bound too much.
     total = torch.zeros(sum(value.numel() for value in parameters.values()), dtype=torch.float64, device=first.device)
     not_finite = torch.zeros((), dtype=torch.int64, device=first.device)
     for images, labels in chunks:
         gradients = per_record(parameters, images, labels)
         added, bad = clipped_sum(torch.cat([g.flatten(1) for g in gradients.values()], dim=1), clip_norm)
-        total += added.to(torch.float64)
+        total += added
         not_finite += bad
     pieces = total.split([value.numel() for value in parameters.values()])
     return {name: piece.view_as(parameters[name]) for name, piece in zip(parameters, pieces, strict=True)}, not_finite

@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from privset.data.facts import PublicFacts
-from privset.data.normalisation import normalise
 from privset.data.records import Records
 from privset.errors import ConfigError
+from privset.facts import PublicFacts, normalise
 from privset.privacy.accounting import GaussianEvent
-from privset.privacy.clipping import Loss, Parameters, clipped_gradient_sum, clipped_sum
+from privset.privacy.clipping import Loss, Parameters, clipped_gradient_sum, clipped_sums
 from privset.privacy.ledger import Ledger
 from privset.privacy.noise import NoiseSource
 from privset.privacy.sampling import poisson_sample
@@ -57,7 +56,7 @@ class GradientQuestion:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TotalQuestion:
-    """Sum by class over all records of a vector of bounded length, plus noise.
+    """Sum over all records, by class or in one, of a vector of bounded length, plus noise.
 
     Sensitivity under add/remove: ``bound``, over all classes together, since a record is in one class.
     """
@@ -66,6 +65,8 @@ class TotalQuestion:
     """Longest contribution of one record (L2)."""
     noise_multiplier: float
     """Standard deviation of the noise divided by bound."""
+    by_class: bool = True
+    """One sum for each class, or a single one over all records."""
 
     def __post_init__(self) -> None:
         _check_bound("bound", self.bound)
@@ -152,8 +153,8 @@ class Curator:
         self._pay(question, draws)
         return [self._answer_gradient(question, loss, parameters) for _ in range(draws)]
 
-    def total(self, question: TotalQuestion, statistic: Statistic, *, block: int = 200) -> Tensor:
-        """Noisy sums by class ``[classes, d]`` of a statistic over all records.
+    def total(self, question: TotalQuestion, statistic: Statistic, *, block: int | None = None) -> Tensor:
+        """Noisy sums ``[classes, d]``, or ``[1, d]`` if not by class, of a statistic over all records.
 
         Guarantee: a Gaussian answer of sensitivity ``bound`` for every pure statistic. It is evaluated under
         `torch.func.vmap`, which keeps the records of a block apart; a vector longer than ``bound`` is shortened to
@@ -162,7 +163,7 @@ class Curator:
         Args:
             question: Bound and noise.
             statistic: Of one normalised record, a public function.
-            block: Records looked at together (memory and speed alone).
+            block: Records looked at together (memory and speed alone); None chooses.
         """
         self._pay(question, 1)
         return self._answer_total(question, statistic, block)
@@ -187,7 +188,7 @@ def _answers(
     records: Records, facts: PublicFacts, noise: NoiseSource, device: str, chunk: int | None, tally: Tally
 ) -> tuple[
     Callable[[GradientQuestion, Loss, Parameters], Parameters],
-    Callable[[TotalQuestion, Statistic, int], Tensor],
+    Callable[[TotalQuestion, Statistic, int | None], Tensor],
 ]:
     """The two functions that may look at the records, and the only references to them."""
     images, labels = records.images.to(device), records.labels.to(device)
@@ -202,20 +203,19 @@ def _answers(
         std = question.noise_multiplier * question.clip_norm
         return {name: noise.add_normal(value, std).to(dtype) for name, value in sums.items()}
 
-    def total(question: TotalQuestion, statistic: Statistic, block: int) -> Tensor:
-        of_each = vmap(statistic)
-        sums: list[Tensor | float] = [0.0] * len(facts.classes)
-        width = 0
+    def total(question: TotalQuestion, statistic: Statistic, block: int | None) -> Tensor:
+        # On a CPU larger blocks spend their time mapping memory; on a GPU smaller ones leave it idle.
+        block = block or (2000 if device.startswith("cuda") else 200)
+        of_each, rooms = vmap(statistic), len(facts.classes) if question.by_class else 1
+        sums = torch.zeros(rooms, 1, dtype=torch.float64, device=device)
         for start in range(0, len(labels), block):
             part = labels[start : start + block]
             with torch.no_grad():
-                rows = of_each(normalise(images[start : start + block], facts), part).to(torch.float64)
-            width = rows.shape[1]
-            for label in part.unique().tolist():
-                added, bad = clipped_sum(rows[part == label], question.bound)
-                sums[label] = sums[label] + added
-                tally.not_finite += int(bad)
-        by_class = torch.stack([torch.zeros(width, dtype=torch.float64, device=device) + row for row in sums])
-        return noise.add_normal(by_class, question.noise_multiplier * question.bound).to(torch.float32)
+                rows = of_each(normalise(images[start : start + block], facts), part)
+            room = part if question.by_class else torch.zeros_like(part)
+            added, bad = clipped_sums(rows, room, rooms, question.bound)
+            sums = sums + added
+            tally.not_finite += int(bad)
+        return noise.add_normal(sums, question.noise_multiplier * question.bound).to(torch.float32)
 
     return gradient, total

@@ -70,8 +70,12 @@ class Ledger:
                 os.fsync(file.fileno())
         except FileExistsError:
             raise unfinished(path) from None
+        except OSError as error:
+            raise BudgetError(
+                f"{path}: the charge cannot be written ({error.strerror}); nothing was answered"
+            ) from error
         if first:
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
 
 
 def _header(budget: PrivacyBudget) -> dict[str, object]:
@@ -85,7 +89,7 @@ def _header(budget: PrivacyBudget) -> dict[str, object]:
     }
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make the new file's name durable too, not only its bytes."""
     handle = os.open(folder, os.O_RDONLY)
     try:

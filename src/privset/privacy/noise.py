@@ -1,8 +1,8 @@
 """Where the randomness that privacy rests on comes from: Gaussian noise and secret samples.
 
-`SystemNoise` is what releases use: ChaCha20, keyed with 256 bits of the operating system's entropy, so
-that neither noise nor sample can be guessed from outputs or from a seed. `SeededNoise` repeats itself,
-for tests and studies, and stamps a certificate "seeded noise: not private".
+ChaCha20, keyed with 256 bits of the operating system's entropy, so that neither noise nor sample can be guessed
+from outputs or from a seed. A source made with a seed repeats itself, for tests and studies, and stamps a
+certificate "seeded noise: not private".
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import torch
 from randomgen import ChaCha
 from torch import Tensor
 
+from privset.errors import ConfigError
+
 
 class NoiseSource:
     """Normal numbers and random bits from one cryptographic stream.
@@ -23,8 +25,11 @@ class NoiseSource:
         kind: "system" (secret, for releases) or "seeded" (repeatable, never private).
     """
 
-    def __init__(self, kind: Literal["system", "seeded"], key: int) -> None:
-        self.kind: Literal["system", "seeded"] = kind
+    def __init__(self, seed: int | None = None) -> None:
+        if seed is not None and not 0 <= seed < 2**256:
+            raise ConfigError(f"a noise seed must be 0 or more (and below 2**256), not {seed}")
+        self.kind: Literal["system", "seeded"] = "system" if seed is None else "seeded"
+        key = secrets.randbits(256) if seed is None else seed
         self._stream = np.random.Generator(ChaCha(key=key, rounds=20))  # pyright: ignore[reportArgumentType]
 
     def add_normal(self, answer: Tensor, std: float) -> Tensor:
@@ -48,9 +53,9 @@ class NoiseSource:
 
 def system_noise() -> NoiseSource:
     """A fresh secret stream from the operating system's entropy: the only source a release may use."""
-    return NoiseSource("system", secrets.randbits(256))
+    return NoiseSource()
 
 
 def seeded_noise(seed: int) -> NoiseSource:
     """A stream that anyone who knows the seed can repeat and subtract: for tests and studies, never private."""
-    return NoiseSource("seeded", seed)
+    return NoiseSource(seed)

@@ -1,6 +1,6 @@
 """What comes out: the synthetic set, its certificate, and the folder they are published in."""
 
-from privset.release.artefact import Release, check_writable, leftovers, load, save
+from privset.release.artefact import Release, check_writable, load, save
 from privset.release.certificate import LEDGER_FILE, Certificate
 from privset.release.statement import NOT_ACCOUNTED, statement_of
 from privset.release.synthetic import SyntheticSet
@@ -15,7 +15,6 @@ __all__ = [
     "SyntheticSet",
     "Verification",
     "check_writable",
-    "leftovers",
     "load",
     "save",
     "statement_of",

@@ -2,7 +2,7 @@
 
 Everything is first written into a hidden folder beside the target, ``.NAME.partial-XXXXXXXX``, and made
 durable there; then that folder is renamed. A killed run leaves no half release under the release's name, and
-what it does leave is known by its name (`leftovers`).
+what it does leave is known by its name.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import shutil
 from pathlib import Path
 
 from privset.errors import ReleaseError
+from privset.privacy.ledger import sync_folder
 from privset.release import card, preview, synthetic
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import LEDGER_FILE, Certificate, read_ledger, sha256
@@ -87,7 +88,7 @@ def save(folder: Path, synthetic_set: SyntheticSet, certificate: Certificate, le
         partial.mkdir()
         for name, content in files.items():
             _write_durably(partial / name, content)
-        _sync_folder(partial)
+        sync_folder(partial)
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
         if isinstance(error, OSError):
@@ -102,21 +103,11 @@ def save(folder: Path, synthetic_set: SyntheticSet, certificate: Certificate, le
         raise ReleaseError(
             f"{folder} cannot be given its name ({error.strerror}); the complete release is in {partial}: move it"
         ) from error
-    _sync_folder(folder.parent)
+    sync_folder(folder.parent)
     return folder
 
 
-def leftovers(folder: Path) -> list[Path]:
-    """Hidden folders beside ``folder`` that killed runs left; they hold nothing that is needed."""
-    folder = Path(os.path.abspath(folder))
-    start = f".{folder.name}.partial-"
-    try:
-        return sorted(path for path in folder.parent.iterdir() if path.name.startswith(start))
-    except OSError:
-        return []
-
-
-def load(folder: Path) -> Release:
+def load(folder: str | Path) -> Release:
     """Read a release. Only JSON and safetensors are read, so a hostile folder cannot run code.
 
     The form of everything is checked, and that the set is the one the certificate is about. Whether the
@@ -177,12 +168,3 @@ def _write_durably(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable, not only the bytes of its files."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -33,8 +33,8 @@ from typing import Any, Literal
 
 from pydantic import Field, JsonValue, ValidationError
 
-from privset.data.facts import PublicFacts
 from privset.errors import PrivsetError, ReleaseError
+from privset.facts import PublicFacts
 from privset.methods.method import Plan
 from privset.privacy.accounting import GaussianEvent
 from privset.privacy.budget import RELATION, PrivacyBudget

@@ -17,6 +17,8 @@ NOT_ACCOUNTED = (
     "running several times on the same records, and keeping the best result, costs the epsilon of every run.",
     "The unit of protection is one record. A person with several records in the data is protected less: for "
     "k records together, the proven bound on epsilon is k times as large, and delta grows as well.",
+    "Records that were kept apart from the start, a test split for example, were not used, and nothing is said of "
+    "them.",
     "Earlier or later releases made from the same records add up; this certificate counts this release alone.",
     "Noise is sampled in floating-point arithmetic. The guarantee is proven for exact Gaussian noise; "
     "attacks on the last bits of floating-point numbers, and on running times, are not covered.",

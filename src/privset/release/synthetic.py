@@ -12,9 +12,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from privset.data.facts import PublicFacts
-from privset.data.normalisation import denormalise, normalise
 from privset.errors import ReleaseError
+from privset.facts import PublicFacts, denormalise, normalise
 from privset.methods.method import Synthesis
 
 FILE = "set.safetensors"

@@ -24,9 +24,9 @@ from privset.release import card, preview, replanning, synthetic
 from privset.release.artefact import read_file
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import LEDGER_FILE, Certificate, sha256
-from privset.release.software import versions
 from privset.release.statement import NOT_ACCOUNTED, rounded_up
 from privset.release.synthetic import SyntheticSet
+from privset.version import PUBLISHED, __version__
 
 _FILES = {CERTIFICATE_FILE, synthetic.FILE, card.FILE, preview.FILE, LEDGER_FILE}
 _HOLDERS_OWN = {"LICENSE", "LICENSE.md", "LICENSE.txt", ".gitattributes"}
@@ -77,7 +77,7 @@ class Verification:
         }
 
 
-def verify(folder: Path) -> Verification:
+def verify(folder: str | Path) -> Verification:
     """Check a release. Whatever was done to it, this returns; only a missing folder raises `ReleaseError`."""
     folder = Path(folder)
     if not folder.is_dir():
@@ -269,8 +269,9 @@ class _Examination:
         return SyntheticSet.from_bytes(content, self.certificate.public_facts())
 
     def _regenerated(self, same: bool, what: str) -> str:
-        """Another version may word a card or draw a preview differently; its digest holds all the same."""
-        theirs, ours = self.certificate.software.get("privset"), versions()["privset"]
+        """Another published version may word a card or draw a preview differently; its digest holds all the same."""
+        theirs, ours = self.certificate.software.get("privset"), __version__
+        _expect(theirs in PUBLISHED, f"this privset {ours} does not know the version {theirs} that made it; upgrade")
         if not same and theirs != ours:
             return f"unchanged since privset {theirs} made it; not made again, because this is privset {ours}"
         _expect(same, f"the {what} is not what set and certificate give")

@@ -40,8 +40,8 @@ def test_classes_and_order_come_from_sorted_names(tree: ImageTree) -> None:
     [{}, {"size": 8}, {"channels": 3}, {"size": 12, "channels": 1}, {"mean": 0.1, "std": [0.2, 0.2, 0.2]}],
 )
 def test_facts_foretell_what_load_gives(tree: ImageTree, options: dict[str, Any]) -> None:
-    train = {"train/cat": [_grey()], "train/dog": [_colour()]}
-    root = tree({**train, "test/cat": [_grey()], "validation/cat": [_grey()]})
+    train = {"train/cat": [_colour()], "train/dog": [_colour()]}
+    root = tree({**train, "test/cat": [_colour()], "validation/cat": [_colour()]})
     data = load(root, **options)
     assert data.facts == facts_of(root, **options)
     assert data.test is not None
@@ -58,8 +58,11 @@ def test_facts_decode_no_pixel(tree: ImageTree, monkeypatch: pytest.MonkeyPatch)
     assert facts_of(root, test_fraction=0.25).size == 3
 
 
-def test_mixed_channels_become_colour(tree: ImageTree) -> None:
-    data = load(tree({"cat": [_grey()], "dog": [_colour()]}))
+def test_mixed_channels_are_the_callers_to_decide(tree: ImageTree) -> None:
+    root = tree({"cat": [_grey()], "dog": [_colour()]})
+    with pytest.raises(DataError, match=r"is in colour but .* is grey; give the number of channels"):
+        load(root)
+    data = load(root, channels=3)
     assert data.facts.channels == 3
     assert data.train.images[0, :, 0, 0].tolist() == [7, 7, 7]
 

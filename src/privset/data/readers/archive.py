@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from privset.data.facts import PublicFacts
 from privset.data.labels import check_labels, count_classes
 from privset.data.options import ReadingOptions
 from privset.data.outline import Outline, check_classes
 from privset.data.pixels import channels_first, eight_bit, fit, layout
 from privset.data.records import Records
 from privset.errors import DataError
+from privset.facts import PublicFacts
 from privset.observer import Observer
 
 _KNOWN = ("x", "y", "x_test", "y_test", "classes")

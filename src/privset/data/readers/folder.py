@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 
 from privset.data.encoded import SUFFIXES, Encoded, decode, survey
-from privset.data.facts import PublicFacts
 from privset.data.options import ReadingOptions
 from privset.data.outline import Outline, check_classes
 from privset.data.records import Records
 from privset.errors import DataError
+from privset.facts import PublicFacts
 from privset.observer import Observer
 
 # Left behind by file managers; nobody put them there on purpose.

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 
 from privset.data.encoded import SUFFIXES, Encoded, decode, survey
-from privset.data.facts import PublicFacts
 from privset.data.labels import check_labels, count_classes
 from privset.data.options import ReadingOptions
 from privset.data.outline import Outline, check_classes
 from privset.data.readers.folder import UNUSED_SPLITS
 from privset.data.records import Records
 from privset.errors import DataError
+from privset.facts import PublicFacts
 from privset.observer import Observer
 
 if TYPE_CHECKING:

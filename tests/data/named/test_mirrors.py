@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privset.data import mirrors
-from privset.data.mirrors import fetch_mirror, fetch_wheel, read_wheel
-from privset.data.readers import idx
+from privset.data.named import idx, mirrors
+from privset.data.named.mirrors import fetch_mirror, fetch_wheel, read_wheel
 from privset.errors import DataError
 
 

@@ -5,7 +5,8 @@ import socket
 
 import pytest
 
-from privset.data import catalogue, load
+from privset.data import load
+from privset.data.named import catalogue
 from privset.data.options import ReadingOptions
 from privset.errors import ConfigError, DataError
 

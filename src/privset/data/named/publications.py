@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from privset.data.catalogue import NamedSet
-from privset.data.facts import PublicFacts
+from privset.data.named import cifar, idx
+from privset.data.named.catalogue import NamedSet
+from privset.data.named.places import fetch
 from privset.data.outline import Outline
 from privset.data.pixels import channels_first, fit
-from privset.data.places import fetch
-from privset.data.readers import cifar, idx
 from privset.data.records import Records
 from privset.errors import DataError
+from privset.facts import PublicFacts
 from privset.observer import Observer
 
 _Split = tuple[np.ndarray, np.ndarray]

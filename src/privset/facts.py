@@ -1,8 +1,11 @@
-"""What everyone may know about a data set: all that a method is told before it asks a question."""
+"""What everyone may know about a data set, all that a method is told; and pixels scaled by these public constants."""
 
 from __future__ import annotations
 
 import dataclasses
+
+import torch
+from torch import Tensor
 
 from privset.errors import DataError
 
@@ -54,3 +57,28 @@ class PublicFacts:
     def shape(self) -> tuple[int, int, int]:
         """(channels, height, width)."""
         return (self.channels, self.height, self.width)
+
+
+def _constants(facts: PublicFacts, like: Tensor) -> tuple[Tensor, Tensor]:
+    mean = torch.tensor(facts.mean, dtype=like.dtype, device=like.device).view(-1, 1, 1)
+    std = torch.tensor(facts.std, dtype=like.dtype, device=like.device).view(-1, 1, 1)
+    return mean, std
+
+
+def normalise(images: Tensor, facts: PublicFacts, dtype: torch.dtype = torch.float32) -> Tensor:
+    """8-bit ``[..., c, h, w]`` -> floats with the data set's public mean and std taken out."""
+    pixels = images.to(dtype) / 255
+    mean, std = _constants(facts, pixels)
+    return (pixels - mean) / std
+
+
+def denormalise(images: Tensor, facts: PublicFacts) -> Tensor:
+    """Normalised floats ``[..., c, h, w]`` -> 8-bit pixels, rounded and cut to the range 0..255."""
+    mean, std = _constants(facts, images)
+    return ((images * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
+
+
+def pixel_range(facts: PublicFacts, like: Tensor) -> tuple[Tensor, Tensor]:
+    """The normalised values ``[c, 1, 1]`` of the darkest and the brightest pixel."""
+    mean, std = _constants(facts, like)
+    return -mean / std, (1 - mean) / std

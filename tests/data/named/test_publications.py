@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privset.data.named import cifar, idx
+from privset.data.named.publications import NamedSource, digits
 from privset.data.options import ReadingOptions
-from privset.data.publications import NamedSource, digits
-from privset.data.readers import cifar, idx
 from privset.data.records import Records
 from privset.errors import DataError
 from privset.observer import Observer

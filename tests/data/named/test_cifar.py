@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privset.data.readers import cifar
+from privset.data.named import cifar
 from privset.errors import DataError
 
 

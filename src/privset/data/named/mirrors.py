@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from privset.data.catalogue import NamedSet
-from privset.data.packing import unpack, unpack_archive, verify
-from privset.data.readers import idx
+from privset.data.named import idx
+from privset.data.named.catalogue import NamedSet
+from privset.data.named.packing import unpack, unpack_archive, verify
 from privset.errors import DataError
 from privset.observer import Observer
 

@@ -9,7 +9,7 @@ import tarfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from privset.data.catalogue import NamedFile, NamedSet
+from privset.data.named.catalogue import NamedFile, NamedSet
 from privset.errors import DataError
 
 _DAMAGE = (OSError, EOFError, zlib.error, tarfile.TarError)

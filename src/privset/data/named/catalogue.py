@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from privset.data.facts import PublicFacts
 from privset.data.options import ReadingOptions
 from privset.data.outline import Outline
 from privset.errors import DataError
+from privset.facts import PublicFacts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from privset.data.packing import present, read_folder, unpack, unpack_archive, verify
+from privset.data.named.packing import present, read_folder, unpack, unpack_archive, verify
 from privset.errors import DataError
 
 

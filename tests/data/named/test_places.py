@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from privset.data.places import cache_folder, fetch
+from privset.data.named.places import cache_folder, fetch
 from privset.errors import DataError
 from privset.observer import Observer
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from privset.data.readers import idx
+from privset.data.named import idx
 from privset.errors import DataError
 
 
