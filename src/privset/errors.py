@@ -9,7 +9,7 @@ class DataError(PrivsetError, ValueError):
     """Something is wrong with the data that was given, and this says with which file."""
 
 
-class ConfigError(PrivsetError, ValueError):
+class ConfigError(PrivsetError):
     """A setting, or a combination of settings, that cannot work."""
 
 

@@ -73,7 +73,7 @@ def test_unreadable_kind_of_file(tmp_path: Path) -> None:
 
 def test_data_dir_is_for_named_sets(tmp_path: Path) -> None:
     np.savez(tmp_path / "own.npz", x=np.zeros((2, 8, 8), np.uint8), y=[0, 1])
-    with pytest.raises(ConfigError, match=r"own.npz is a path: leave data_dir out"):
+    with pytest.raises(ConfigError, match=r"own.npz is a path: leave data-dir out"):
         load(tmp_path / "own.npz", data_dir=tmp_path)
     with pytest.raises(ConfigError, match=r"digits is built in"):
         load("digits", data_dir=tmp_path)

@@ -14,9 +14,9 @@ from privset.errors import ConfigError
     [
         ({"size": 7}, "size must be at least 8, not 7"),
         ({"channels": 2}, "channels must be 1 .* or 3 .*, not 2"),
-        ({"test_fraction": 1.0}, "test_fraction must be at least 0 and below 1"),
-        ({"test_fraction": -0.1}, "test_fraction must be at least 0"),
-        ({"test_fraction": math.nan}, "test_fraction"),
+        ({"test_fraction": 1.0}, "test-fraction must be at least 0 and below 1"),
+        ({"test_fraction": -0.1}, "test-fraction must be at least 0"),
+        ({"test_fraction": math.nan}, "test-fraction"),
         ({"mean": (0.5,)}, "mean and std belong together"),
         ({"std": (0.5,)}, "mean and std belong together"),
         ({"mean": (0.5,), "std": (0.0,)}, "std must be positive"),

@@ -10,6 +10,7 @@ from privset.privacy import PrivacyBudget
         ({"epsilon": 0.0}, "epsilon must be above 0"),
         ({"epsilon": -1.0}, "epsilon must be above 0"),
         ({"epsilon": float("nan")}, "epsilon must be above 0"),
+        ({"epsilon": 1001.0}, "guarantees nothing at all"),
         ({"epsilon": 1.0, "delta": 1.0}, "delta must lie strictly between 0 and 1"),
         ({"epsilon": 1.0, "delta": 0.0}, "delta must lie strictly between 0 and 1"),
         ({"epsilon": 1.0, "accountant": "moments"}, "accountant must be one of best, pld, rdp"),

@@ -51,15 +51,6 @@ def show_table(columns: list[str], rows: list[list[str]], title: str | None = No
     OUT.print(table, markup=False)
 
 
-def number(value: float | str) -> str:
-    """An epsilon or the like, to four digits.
-
-    >>> number(float("inf")), number(0.93164), number("inf")
-    ('inf', '0.9316', 'inf')
-    """
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 class Bars(Observer):
     """Progress on standard error: bars on a terminal, now and then a line elsewhere."""
 

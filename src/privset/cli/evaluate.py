@@ -71,7 +71,7 @@ def evaluate(arguments: Sequence[str]) -> int:
 def show(result: Evaluation, others: Sequence[Evaluation]) -> None:
     """Accuracies side by side, then the confusion matrix of the set."""
     console.show_table(
-        ["trained on", "images", "test accuracy", "runs"],
+        ["trained on", "images", "test accuracy", "each network"],
         [
             [
                 {"set": "the release", "real": "real records", "noise": "random noise"}[one.trained_on],

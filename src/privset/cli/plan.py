@@ -9,6 +9,7 @@ from privset.cli import console
 from privset.cli.arguments import PlanArguments, parse_planned
 from privset.methods import Plan
 from privset.privacy.budget import RELATION
+from privset.release.statement import rounded_up
 
 
 def plan(arguments: Sequence[str]) -> int:
@@ -32,7 +33,7 @@ def describe(planned: Plan) -> str:
     lines = [
         f"{planned.method} on {facts.name}: {planned.config.per_class * len(facts.classes)} synthetic images in "
         f"{len(facts.classes)} classes, from {facts.size:,} records of {'x'.join(map(str, facts.shape))}.",
-        f"It asks {planned.questions:,} noisy question(s):",
+        f"It asks {planned.questions:,} question(s):",
         *(
             f"  {event.count:,} of kind {event.question}, noise multiplier {event.noise_multiplier:.4g}, each record "
             f"taking part with probability {event.sampling_rate:.4g}"
@@ -40,10 +41,10 @@ def describe(planned: Plan) -> str:
         ),
     ]
     if budget.private:
-        pld = "not computed" if planned.spending.pld is None else console.number(planned.spending.pld)
+        pld = "not computed" if planned.spending.pld is None else rounded_up(planned.spending.pld)
         lines.append(
-            f"Cost: epsilon {console.number(planned.epsilon)} of {budget.epsilon:g} at delta {budget.delta:g} "
-            f"({RELATION}; accountant {budget.accountant}: rdp {console.number(planned.spending.rdp)}, pld {pld})."
+            f"Cost: epsilon {rounded_up(planned.epsilon)} of {budget.epsilon:g} at delta {budget.delta:g} "
+            f"({RELATION}; accountant {budget.accountant}: rdp {rounded_up(planned.spending.rdp)}, pld {pld})."
         )
     else:
         lines.append("NOT PRIVATE: epsilon is infinite, the answers carry no noise.")

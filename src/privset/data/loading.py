@@ -104,13 +104,13 @@ def _source(data: str | Path, data_dir: str | Path | None, options: ReadingOptio
     if isinstance(data, str) and data in catalogue.SETS:
         entry = catalogue.named(data)
         if data_dir is not None and entry.form == "bundled":
-            raise ConfigError(f"{data} is built in and not looked for; leave out data_dir")
+            raise ConfigError(f"{data} is built in and not looked for; leave out data-dir")
         return NamedSource(named=entry, data_dir=None if data_dir is None else Path(data_dir))
     path = Path(data).expanduser()
     if not path.exists():
         raise DataError(_unknown(str(data)))
     if data_dir is not None:
-        raise ConfigError(f"data_dir is where named data sets are looked for; {data} is a path: leave data_dir out")
+        raise ConfigError(f"data-dir is where named data sets are looked for; {data} is a path: leave data-dir out")
     return source_of(path, options)
 
 

@@ -37,7 +37,7 @@ class ReadingOptions:
         if self.channels not in (None, 1, 3):
             raise ConfigError(f"channels must be 1 (greyscale) or 3 (colour), not {self.channels}")
         if not 0 <= self.test_fraction < 1:
-            raise ConfigError(f"test_fraction must be at least 0 and below 1, not {self.test_fraction}")
+            raise ConfigError(f"test-fraction must be at least 0 and below 1, not {self.test_fraction}")
         if (self.mean is None) != (self.std is None):
             raise ConfigError("mean and std belong together: give both or neither")
         for name, values in (("mean", self.mean), ("std", self.std)):

@@ -53,7 +53,7 @@ class Outline:
         if options.test_fraction == 0:
             return 0
         if self.test:
-            raise ConfigError(f"{self.name}: comes with a test split of {self.test} records; leave out test_fraction")
+            raise ConfigError(f"{self.name}: comes with a test split of {self.test} records; leave out test-fraction")
         return held_out_count(self.train, options.test_fraction)
 
     def facts(self, options: ReadingOptions) -> PublicFacts:

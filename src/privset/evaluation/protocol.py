@@ -101,8 +101,8 @@ def run_seeds(seed: int, runs: int) -> tuple[int, ...]:
 def _test_split(dataset: Dataset) -> Records:
     if dataset.test is None or not len(dataset.test):
         raise ConfigError(
-            f"{dataset.facts.name} has no test images to evaluate on. Hold some out with --test-fraction, "
-            "or put them into a test/ folder beside train/."
+            f"{dataset.facts.name} has no test images to evaluate on. Hold some out with --test-fraction, when the "
+            "release is made and again here, or put them into a test/ folder beside train/."
         )
     return dataset.test
 
@@ -160,6 +160,12 @@ def _check_belongs(ours: PublicFacts, theirs: PublicFacts) -> None:
         raise DataError(
             f"the release has the classes {', '.join(ours.classes)}, and {theirs.name} has "
             f"{', '.join(theirs.classes)}: labels would not mean the same"
+        )
+    if ours.name == theirs.name and ours.size != theirs.size:
+        raise DataError(
+            f"the release was made from {ours.size:,} training records of {ours.name}, and here it has "
+            f"{theirs.size:,}: images to test on may have been trained on. Split the data (--test-fraction) as it was "
+            "split for the release."
         )
     if (ours.mean, ours.std) != (theirs.mean, theirs.std):
         raise DataError(

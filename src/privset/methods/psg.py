@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from privset import networks
-from privset.errors import BudgetError, ConfigError
+from privset.errors import ConfigError
 from privset.facts import PublicFacts, pixel_range
 from privset.methods.matching import row_cosine_distance
 from privset.methods.method import Execution, Method, MethodConfig, Plan, Synthesis, require
@@ -70,7 +70,8 @@ class PsgConfig(MethodConfig):
     inner_batch_size: int = 256
     """Batch size in the inner epochs."""
     keep_floats: bool = True
-    """Publish unbounded floats as the paper does; otherwise images stay in pixel range and end as 8-bit pixels."""
+    """Whether images are published as unbounded floats, as in the paper; if not, they stay in pixel range and end as
+    8-bit pixels."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -173,14 +174,7 @@ class Psg(Method[PsgConfig]):
         noise = config.noise_multiplier
         require(noise is None or budget.private, "without privacy there is no noise; leave noise-multiplier out")
         if noise is None:
-            noise = calibrate(events, budget)
-        # Beyond this, the noise on every single coordinate exceeds the longest sum the sample could have.
-        if noise > rate * facts.size:
-            raise BudgetError(
-                f"{events(noise)[0].count:,} questions cannot be paid for with epsilon {budget.epsilon:g}: each answer "
-                f"would carry noise {noise:.3g} times one record's part, and only {rate * facts.size:.0f} records "
-                "take part. Lower runs, outer-steps or batches-per-step, or raise epsilon."
-            )
+            noise = calibrate(events, budget, most=rate * facts.size)
         return Plan.make(self, facts, budget, noise, events(noise))
 
     def _synthesise(self, curator: Curator, plan: Plan, execution: Execution, observer: Observer) -> Synthesis:

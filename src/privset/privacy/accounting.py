@@ -30,7 +30,10 @@ LEAST_NOISE = 0.01
 """Smaller noise multipliers are refused: their epsilon is astronomical, and the accountants' arithmetic fails."""
 
 MOST_ANSWERS = 10_000_000
-"""In one event: twenty times the longest published run; accounting for more could be made to take for ever."""
+"""In one event: twenty times PSG's longest run; accounting for more could be made to take for ever."""
+
+PLD_MOST_ANSWERS = 2_000_000
+"""With more answers in all, PLD is not computed either."""
 
 _TOLERANCE = 1e-6
 """Relative precision of a calibrated noise multiplier; the error is always on the side of more noise."""
@@ -66,7 +69,7 @@ class GaussianEvent:
                 "for no privacy at all, ask for epsilon inf"
             )
         if not 1 <= self.count <= MOST_ANSWERS:
-            raise BudgetError(f"an event has 1 to {MOST_ANSWERS:,} answers, not {self.count!r}")
+            raise BudgetError(f"from 1 to {MOST_ANSWERS:,} answers can be accounted for, not {self.count:,}")
 
 
 def merge(events: Iterable[GaussianEvent]) -> tuple[GaussianEvent, ...]:
@@ -84,7 +87,7 @@ class Spending:
 
     Attributes:
         rdp: By Renyi differential privacy.
-        pld: By the privacy loss distribution; None above `PLD_CEILING`, where it is not computed.
+        pld: By the privacy loss distribution; None above `PLD_CEILING` and `PLD_MOST_ANSWERS`, where it takes too long.
     """
 
     rdp: float
@@ -110,7 +113,8 @@ def spend(events: Iterable[GaussianEvent], delta: float) -> Spending:
     """
     merged = merge(events)
     rdp = _epsilon(merged, delta, "rdp")
-    return Spending(rdp=rdp, pld=_epsilon(merged, delta, "pld") if rdp <= PLD_CEILING else None)
+    computed = rdp <= PLD_CEILING and sum(event.count for event in merged) <= PLD_MOST_ANSWERS
+    return Spending(rdp=rdp, pld=_epsilon(merged, delta, "pld") if computed else None)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -158,12 +162,16 @@ def _full_batches_joined(events: Iterable[GaussianEvent]) -> list[tuple[float, f
     return [*parts, (1.0, 1 / math.sqrt(precision), 1)] if precision else parts
 
 
-def calibrate(events_at: Callable[[float], Iterable[GaussianEvent]], budget: PrivacyBudget) -> float:
+def calibrate(
+    events_at: Callable[[float], Iterable[GaussianEvent]], budget: PrivacyBudget, *, most: float = math.inf
+) -> float:
     """The smallest noise multiplier (to one part in a million, rounded up) that keeps the events in budget.
 
     Args:
         events_at: The events a method will ask for at a given noise multiplier; more noise must cost less.
         budget: What they may cost; an infinite epsilon needs no noise and gives 0.
+        most: Noise above which the answers are useless, usually the number of records that take part: the noise on
+            every coordinate then exceeds the longest sum there can be.
 
     Returns:
         A noise multiplier whose events cost at most ``budget.epsilon``: the bound is checked, not assumed.
@@ -171,13 +179,33 @@ def calibrate(events_at: Callable[[float], Iterable[GaussianEvent]], budget: Pri
     if not budget.private:
         return 0.0
     noise = _smallest(events_at, budget, "rdp", start=1.0, stride=0.5)
+    if noise > 2 * most:  # PLD would not save it, and would take long to say so
+        raise _unaffordable(events_at(noise), budget, noise, most)
+    tighter = _tighter(events_at, budget, noise)
+    if tighter > most:
+        raise _unaffordable(events_at(tighter), budget, tighter, most)
+    return tighter
+
+
+def _unaffordable(events: Iterable[GaussianEvent], budget: PrivacyBudget, noise: float, most: float) -> BudgetError:
+    questions = sum(event.count for event in events)
+    return BudgetError(
+        f"{questions:,} questions cannot be paid for with epsilon {budget.epsilon:g}: each answer would carry noise "
+        f"{noise:.3g} times one record's part, and only {most:.0f} records take part. Ask fewer questions, of more "
+        "records at a time, or raise epsilon; a smaller --preset may do."
+    )
+
+
+def _tighter(events_at: Callable[[float], Iterable[GaussianEvent]], budget: PrivacyBudget, noise: float) -> float:
+    """The noise by the budget's accountant, given that by RDP."""
     if budget.accountant == "rdp":
         return noise
-    if budget.epsilon > PLD_BUDGET_CEILING:
+    answers = sum(event.count for event in events_at(noise))
+    if budget.epsilon > PLD_BUDGET_CEILING or answers > PLD_MOST_ANSWERS:
         if budget.accountant == "pld":
             raise BudgetError(
-                f"noise is not calibrated by pld above epsilon {PLD_BUDGET_CEILING:g}; "
-                f"choose a smaller epsilon than {budget.epsilon:g}, or --accountant rdp"
+                f"noise is not calibrated by pld above epsilon {PLD_BUDGET_CEILING:g} or {PLD_MOST_ANSWERS:,} answers, "
+                f"and this is epsilon {budget.epsilon:g} and {answers:,} answers; use --accountant rdp"
             )
         return noise
     # PLD is rarely more than a third below RDP, and slow where epsilon is large: approach it in small strides.

@@ -37,6 +37,11 @@ class PrivacyBudget:
                 f"epsilon must be above 0, not {self.epsilon:g}: no answer about the data is free. "
                 "Common choices are 1 to 10; inf switches privacy off."
             )
+        if 1000 < self.epsilon < math.inf:
+            raise BudgetError(
+                f"epsilon {self.epsilon:g} guarantees nothing at all; the largest accepted is 1000, and inf says "
+                "honestly that there is no privacy"
+            )
         if math.isnan(self.delta) or not 0 < self.delta < 1:
             raise BudgetError(f"delta must lie strictly between 0 and 1, not {self.delta:g}; 1e-5 is customary")
         if self.accountant not in get_args(Accountant):

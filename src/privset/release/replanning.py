@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from privset import methods
-from privset.errors import ReleaseError
+from privset.errors import ConfigError, ReleaseError
 from privset.methods.method import MethodConfig
 from privset.privacy.accounting import GaussianEvent, merge
 from privset.release.certificate import Certificate, plain
@@ -48,6 +48,8 @@ def _configured(config_type: type[MethodConfig], settings: dict[str, Any]) -> Me
         raise ReleaseError(f"unknown settings: {', '.join(unknown)}; a newer privset may know them")
     try:
         config = TypeAdapter(config_type).validate_python(settings)
+    except ConfigError as error:
+        raise ReleaseError(f"impossible settings: {error}") from error
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         raise ReleaseError(f"impossible settings: {'.'.join(map(str, problem['loc']))} {problem['msg']}") from error

@@ -122,7 +122,7 @@ def test_missing_file_in_data_dir_is_an_error(tmp_path: Path, tiny_mnist: Any) -
 
 
 def test_data_dir_must_be_there(tmp_path: Path, tiny_mnist: Any) -> None:
-    with pytest.raises(DataError, match=r"absent: data_dir is no folder"):
+    with pytest.raises(DataError, match=r"absent: data-dir is no folder"):
         _fetch(tiny_mnist, tmp_path / "absent")
 
 

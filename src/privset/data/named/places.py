@@ -66,9 +66,9 @@ def _from_given(named: NamedSet, data_dir: Path | None, failures: list[str]) -> 
     """What the folder that the user named holds; None, with a reason added, where it has nothing."""
     variable = os.environ.get(VARIABLE)
     if data_dir is not None:
-        title, root = "data_dir", data_dir.expanduser()
+        title, root = "data-dir", data_dir.expanduser()
         if not root.is_dir():
-            raise DataError(f"{root}: data_dir is no folder; give the folder that holds {named.name}/")
+            raise DataError(f"{root}: data-dir is no folder; give the folder that holds {named.name}/")
     elif variable:
         title, root = f"${VARIABLE}", Path(variable).expanduser()
     else:
