@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from privset.data import PublicFacts, Records
-from privset.methods import METHODS, PsgConfig
+from privset.methods import METHODS, MomentsConfig, PsgConfig
 
 # Threads of several test processes wait for each other on two cores; one each is faster by far.
 torch.set_num_threads(1)
@@ -42,6 +42,7 @@ TINY = {
         width=4,
         keep_floats=False,
     ),
+    "moments": MomentsConfig(per_class=2, networks=2, width=4, depth=2, resolution=2, steps=3, networks_per_step=1),
 }
 """Settings of every method that take about a second; a new method adds its own here."""
 

@@ -20,7 +20,7 @@ from privset.errors import BudgetError, ConfigError, DataError, PrivsetError, Re
 from privset.evaluation import RECIPES, Evaluation, evaluate_noise, evaluate_real
 from privset.evaluation import evaluate_release as evaluate
 from privset.facts import PublicFacts
-from privset.methods import METHODS, Execution, Method, MethodConfig, Plan, Psg, PsgConfig
+from privset.methods import METHODS, Execution, Method, MethodConfig, Moments, MomentsConfig, Plan, Psg, PsgConfig
 from privset.observer import Observer
 from privset.pipeline import generate, plan
 from privset.privacy import BudgetExceeded, NoiseSource, PrivacyBudget, Tally, seeded_noise
@@ -40,6 +40,8 @@ __all__ = [
     "Execution",
     "Method",
     "MethodConfig",
+    "Moments",
+    "MomentsConfig",
     "NoiseSource",
     "Observer",
     "Plan",

@@ -111,6 +111,17 @@ def test_totals_are_the_sums_by_class_and_an_absent_class_gives_zeros():
     assert sums.flatten().tolist() == [3.0, 2.0, 0.0, 1.0]
 
 
+def test_a_total_over_everyone_is_the_sum_of_the_totals_by_class(facts, records):
+    curator = curator_for(records, facts)
+    by_class = curator.total(TotalQuestion(bound=3.0, noise_multiplier=0.0), pixels, block=7)
+    together = curator.total(TotalQuestion(bound=3.0, noise_multiplier=0.0, by_class=False), pixels)
+    assert together.shape == (1, 64)
+    assert torch.allclose(by_class.sum(0, keepdim=True), together, atol=1e-5)
+    noisy = TotalQuestion(bound=3.0, noise_multiplier=2.0, by_class=False)
+    residues = torch.stack([curator.total(noisy, pixels) - together for _ in range(200)]) / 6.0
+    assert float(residues.std()) == pytest.approx(1.0, abs=5 / math.sqrt(2 * residues.numel()))
+
+
 def test_a_sampled_gradient_is_the_sum_over_the_records_of_a_fresh_poisson_sample():
     # Record i shows the number i in its first pixel, and the gradient is the unit vector i: the sum lists the sample.
     facts = facts_for(40)

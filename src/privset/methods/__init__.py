@@ -4,9 +4,10 @@ from typing import Any
 
 from privset.errors import ConfigError
 from privset.methods.method import Execution, Method, MethodConfig, Plan, Synthesis
+from privset.methods.moments import Moments, MomentsConfig
 from privset.methods.psg import Psg, PsgConfig
 
-METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in (Psg,)}
+METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in (Psg, Moments)}
 """By the name typed on the command line."""
 
 
@@ -21,4 +22,16 @@ def get(name: str) -> type[Method[Any]]:
     return METHODS[name]
 
 
-__all__ = ["METHODS", "Execution", "Method", "MethodConfig", "Plan", "Psg", "PsgConfig", "Synthesis", "get"]
+__all__ = [
+    "METHODS",
+    "Execution",
+    "Method",
+    "MethodConfig",
+    "Moments",
+    "MomentsConfig",
+    "Plan",
+    "Psg",
+    "PsgConfig",
+    "Synthesis",
+    "get",
+]

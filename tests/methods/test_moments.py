@@ -1,0 +1,115 @@
+import dataclasses
+import math
+
+import pytest
+import torch
+from tests.conftest import TINY, facts_for, records_for
+
+from privset.data import Records
+from privset.errors import BudgetError, ConfigError
+from privset.methods import Execution, Moments, MomentsConfig
+from privset.observer import Observer
+from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise
+
+TINY_MOMENTS = TINY["moments"]
+
+
+def measured(config, records, facts, *, epsilon=math.inf, noise_seed=0):
+    method, budget = Moments(config), PrivacyBudget(epsilon=epsilon)
+    plan = method.plan(facts, budget)
+    curator = Curator(records, facts, Ledger(budget), seeded_noise(noise_seed))
+    return method, plan, method.measure(curator, plan, Execution(), Observer())
+
+
+@pytest.mark.parametrize("networks", [1, 40])
+@pytest.mark.parametrize(("epsilon", "noise"), [(1.0, 3.731), (10.0, 0.500)])
+def test_all_questions_together_are_one_gaussian_mechanism(networks, epsilon, noise):
+    config = MomentsConfig(networks=networks)
+    plan = Moments(config).plan(facts_for(60_000, classes=10, side=28), PrivacyBudget(epsilon=epsilon))
+    assert plan.noise_multiplier == pytest.approx(noise, abs=2e-3)
+    assert plan.questions == 1 + 2 * networks
+    joint = sum(event.count / event.noise_multiplier**2 for event in plan.events) ** -0.5
+    assert joint == pytest.approx(plan.noise_multiplier, rel=1e-9)
+    assert {(event.question, event.sampling_rate) for event in plan.events} == {("total", 1.0)}
+
+
+def test_shares_of_the_budget_are_shares_of_precision():
+    config = MomentsConfig(networks=10, centre_share=0.3, count_share=0.2)
+    plan = Moments(config).plan(facts_for(6000), PrivacyBudget(epsilon=1.0))
+    shares = [event.count * (plan.noise_multiplier / event.noise_multiplier) ** 2 for event in plan.events]
+    assert shares == pytest.approx([0.2, 0.3, 0.5])
+
+
+def test_without_noise_the_targets_are_the_class_means_of_the_centred_features():
+    facts = facts_for(30)
+    records = records_for(facts)
+    method, plan, found = measured(TINY_MOMENTS, records, facts)
+    from privset.facts import normalise
+
+    images = normalise(records.images, facts)
+    for features, moments in zip(method.feature_maps(plan.facts, Execution()), found, strict=True):
+        seen = features(images)
+        assert torch.allclose(moments.centre, seen.mean(0), atol=1e-5)
+        centred = torch.nn.functional.normalize(seen - seen.mean(0), dim=1)
+        for label in range(3):
+            assert torch.allclose(moments.targets[label], centred[records.labels == label].mean(0), atol=1e-5)
+
+
+def test_classes_of_any_size_and_absent_ones_are_measured():
+    facts = facts_for(21, classes=4)
+    records = Records(records_for(facts).images, torch.tensor([0] * 18 + [1, 1, 3]))
+    _, _, found = measured(TINY_MOMENTS, records, facts)
+    for moments in found:
+        assert bool(moments.targets.isfinite().all())
+        assert float(moments.targets[2].abs().sum()) == 0  # nobody is there
+
+
+def test_distilling_brings_the_set_to_the_targets_and_touches_no_record():
+    facts = facts_for(60, classes=2, side=12)
+    images = torch.full((60, 1, 12, 12), 20, dtype=torch.uint8)
+    images[30:, :, :, 6:] = 230
+    images[:30, :, 6:] = 230
+    records = Records(images, torch.arange(2).repeat_interleave(30))
+    config = dataclasses.replace(TINY_MOMENTS, networks=4, width=8, steps=150, networks_per_step=4, image_rate=0.1)
+    method, _, found = measured(config, records, facts)
+
+    def distance(made):
+        total = 0.0
+        for features, moments in zip(method.feature_maps(facts, Execution()), found, strict=True):
+            seen = torch.nn.functional.normalize(features(made.images) - moments.centre, dim=1)
+            total += float((seen.view(2, 2, -1).mean(1) - moments.targets).square().sum())
+        return total
+
+    untouched = Moments(dataclasses.replace(config, steps=1)).distil(found, facts, Execution(), Observer())
+    made = method.distil(found, facts, Execution(), Observer())
+    assert distance(made) < 0.3 * distance(untouched)
+    again = method.distil(found, facts, Execution(), Observer())
+    assert torch.equal(made.images, again.images)
+    larger = Moments(dataclasses.replace(config, per_class=5)).distil(found, facts, Execution(), Observer())
+    assert larger.images.shape == (10, 1, 12, 12)  # the same answers, another size
+
+
+def test_a_budget_too_small_for_the_classes_is_refused():
+    with pytest.raises(BudgetError, match="cannot be paid for"):
+        Moments(TINY_MOMENTS).plan(facts_for(40), PrivacyBudget(epsilon=0.05))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"networks": 0}, "networks must be at least 1"),
+        ({"warp": -1.0}, "warp must lie in"),
+        ({"averaging": 1.0}, "averaging must lie in"),
+        ({"centre_share": 0.0}, "centre-share must lie in"),
+        ({"centre_share": 0.6, "count_share": 0.5}, "must leave something"),
+        ({"image_rate": 0.0}, "image-rate must be a positive number"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(fields, words):
+    with pytest.raises(ConfigError, match=words):
+        MomentsConfig(**fields)
+
+
+def test_unknown_presets_are_refused():
+    with pytest.raises(ConfigError, match="presets standard, light"):
+        Moments.preset("large", per_class=10, epsilon=1)
