@@ -1,22 +1,11 @@
 """Small data sets made by hand: scikit-learn's digits, and two classes anyone can tell apart."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from sklearn.datasets import load_digits
 
 from privset.data.records import Dataset, Records
 from privset.facts import PublicFacts
-
-
-@pytest.fixture(scope="package", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny tensors on shared cores: threads waiting for each other made these tests ten times slower."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
