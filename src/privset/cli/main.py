@@ -11,6 +11,7 @@ from privset.cli.evaluate import evaluate
 from privset.cli.generate import generate
 from privset.cli.methods import methods
 from privset.cli.plan import plan
+from privset.cli.study import study
 from privset.cli.verify import verify
 from privset.errors import PrivsetError
 from privset.version import __version__
@@ -22,6 +23,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "generate": generate,
     "evaluate": evaluate,
     "verify": verify,
+    "study": study,
 }
 
 

@@ -1,0 +1,227 @@
+"""`privset study list`, `privset study run NAME` and `privset study show NAME`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from privset import studies
+from privset.cli import console
+from privset.cli.arguments import parse
+from privset.errors import ConfigError
+from privset.studies import STUDIES, Outcome, Results
+
+Name = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="NAME")]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ListArguments:
+    """The studies."""
+
+    json: bool = False
+    """Print one JSON object."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShowArguments:
+    """What a study has measured, and what is missing."""
+
+    name: Name
+    """The study; see `privset study list`."""
+    results: Path = Path("results")
+    """Folder of the results."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunArguments:
+    """Make and measure what a study has not on file; can be killed and started again at any time."""
+
+    name: Name
+    """The study; see `privset study list`."""
+    cells: tuple[str, ...] = ()
+    """Names of cells, or patterns such as 'mnist-*'; by default all."""
+    results: Path = Path("results")
+    """Folder of the results."""
+    budget_minutes: float | None = None
+    """Start nothing after this time, nor what is known to take longer than what is left of it."""
+    shard: str = "1/1"
+    """i/n: do the i-th of n shares of the work; the others may run elsewhere, on the same folder."""
+    jobs: int = 1
+    """Processes to start, for several sets at once on one device."""
+    device: str = "cpu"
+    """cpu, cuda or cuda:N."""
+    data_dir: Path | None = None
+    """Folder to look for a named data set in; the variable PRIVSET_DATA says the same."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+def study(arguments: Sequence[str]) -> int:
+    """List, run or show the studies that measured this project's accuracies."""
+    actions = {"list": list_studies, "run": run, "show": show}
+    if not arguments or arguments[0] in ("-h", "--help"):
+        console.show("privset study list | run NAME | show NAME; each has --help and --json.")
+        return 0 if arguments else 2
+    if arguments[0] not in actions:
+        raise ConfigError(f"study can {', '.join(actions)}, not {arguments[0]!r}")
+    return actions[arguments[0]](arguments[1:])
+
+
+def list_studies(arguments: Sequence[str]) -> int:
+    """`privset study list`."""
+    parsed = parse(ListArguments, arguments, "privset study list")
+    if parsed.json:
+        known = [
+            {"name": one.name, "what": one.what, "cells": [cell.name for cell in one.cells]} for one in STUDIES.values()
+        ]
+        console.show_json({"studies": known})
+    else:
+        rows = [[one.name, str(len(one.cells)), one.what] for one in STUDIES.values()]
+        console.show_table(["name", "cells", "what it measures"], rows)
+    return 0
+
+
+def run(arguments: Sequence[str]) -> int:
+    """`privset study run NAME`; exits with 1 if anything failed."""
+    parsed = parse(RunArguments, arguments, "privset study run")
+    chosen = studies.get(parsed.name)
+    chosen.choose(parsed.cells)  # a name that is not one is refused before any process starts
+    shard = parse_shard(parsed.shard)
+    if parsed.jobs < 1:
+        raise ConfigError(f"jobs must be at least 1, not {parsed.jobs}")
+    if parsed.jobs > 1:
+        outcome = run_workers(parsed, shard)
+    else:
+        with console.Bars() as bars:
+            outcome = studies.run(
+                chosen,
+                cells=parsed.cells,
+                results=parsed.results,
+                device=parsed.device,
+                budget_minutes=parsed.budget_minutes,
+                shard=shard,
+                observer=bars,
+                data_dir=parsed.data_dir,
+                command=shlex.join(["privset", "study", "run", *arguments]),
+            )
+    if parsed.json:
+        console.show_json(dataclasses.asdict(outcome))
+    else:
+        for job, error in outcome.failed.items():
+            console.show(f"FAILED {job}: {error}")
+        console.show(
+            f"{len(outcome.finished)} set(s) finished, {len(outcome.skipped)} on file already, "
+            f"{len(outcome.failed)} failed, {len(outcome.left)} left for want of time."
+        )
+    return 1 if outcome.failed else 0
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """The share ``i/n``, from 1, as (index from 0, count).
+
+    >>> parse_shard("2/3")
+    (1, 3)
+    """
+    index, slash, count = text.partition("/")
+    if not (slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+        raise ConfigError(f"shard must be i/n with i from 1 to n, not {text!r}")
+    return int(index) - 1, int(count)
+
+
+def run_workers(parsed: RunArguments, shard: tuple[int, int]) -> Outcome:
+    """Share this process's jobs out to ``parsed.jobs`` others, and add up what became of them."""
+    index, count = shard
+    words = [parsed.name, "--results", str(parsed.results), "--device", parsed.device, "--json"]
+    words += ["--cells", *parsed.cells] if parsed.cells else []
+    words += ["--budget-minutes", str(parsed.budget_minutes)] if parsed.budget_minutes is not None else []
+    words += ["--data-dir", str(parsed.data_dir)] if parsed.data_dir else []
+    # Workers that each use every core wait for each other most of the time.
+    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // parsed.jobs))}
+    workers: list[subprocess.Popen[str]] = []
+    total = Outcome()
+    try:
+        for number in range(parsed.jobs):
+            # Every jobs-th of every count-th job.
+            share = f"{index + count * number + 1}/{count * parsed.jobs}"
+            command = [sys.executable, "-m", "privset.cli", "study", "run", *words, "--shard", share]
+            workers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=threads | os.environ))
+        for number, worker in enumerate(workers):
+            output, _ = worker.communicate()
+            if worker.returncode not in (0, 1) or not output:
+                total.failed[f"worker {number + 1}"] = f"ended with code {worker.returncode}"
+                continue
+            part = Outcome(**json.loads(output))
+            total.finished.extend(part.finished)
+            total.skipped.extend(part.skipped)
+            total.failed.update(part.failed)
+            total.left.extend(part.left)
+    finally:
+        # Only after an interruption is one still running: it is asked to clean up, then made to stop.
+        for worker in workers:
+            worker.send_signal(signal.SIGINT)
+        for worker in workers:
+            try:
+                worker.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                worker.kill()
+                worker.wait()
+    return total
+
+
+def show(arguments: Sequence[str]) -> int:
+    """`privset study show NAME`."""
+    parsed = parse(ShowArguments, arguments, "privset study show")
+    chosen = studies.get(parsed.name)
+    shelf = Results(parsed.results, chosen)
+    found = {cell.name: result for cell in chosen.cells if (result := shelf.cell(cell)) is not None}
+    missing = {cell.name: f"{len(shelf.parts(cell))} of {cell.sets}" for cell in chosen.cells if cell.name not in found}
+    outdated = [cell.name for cell in chosen.cells if shelf.is_outdated(cell)]
+    if parsed.json:
+        console.show_json(
+            {"study": chosen.name, "cells": list(found.values()), "missing": list(missing), "outdated": outdated}
+        )
+        return 0
+    recipes = list(dict.fromkeys(recipe for result in found.values() for recipe in result["recipes"]))
+    rows = [["cell", "epsilon", "per class", *recipes, "published", "seconds a set"]]
+    rows += [[name, *describe(result, recipes)] for name, result in found.items()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    console.show(f"{chosen.name}: {chosen.what}")
+    for row in rows:  # in plain lines: a table would cut the cells' names to fit the terminal
+        console.show("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
+    for name, sets in missing.items():
+        console.show(f"missing: {name}, {sets} sets finished")
+    for name in outdated:
+        console.show(f"outdated: {name} was measured with other settings; delete its file to measure it again")
+    return 0
+
+
+def describe(result: dict[str, Any], recipes: Sequence[str]) -> list[str]:
+    """One row of the table: the accuracy by each recipe in percent, the best marked with a star."""
+
+    def accuracy(recipe: str) -> str:
+        if recipe not in result["recipes"]:
+            return ""
+        measured = result["recipes"][recipe]["accuracy"]
+        star = " *" if recipe == result["recipe"] and len(recipes) > 1 else ""
+        return f"{measured['mean']:.1f} ± {measured['std']:.1f}{star}"
+
+    published, seconds = result["published"], result["seconds"]
+    return [
+        f"{result['epsilon']}" if result["epsilon"] == "inf" else f"{result['epsilon']:g}",
+        str(result["per_class"]),
+        *map(accuracy, recipes),
+        "" if published is None else f"{published:.1f}",
+        f"{seconds['generate']:.0f} + {seconds['evaluate']:.0f}",
+    ]

@@ -1,0 +1,147 @@
+"""The results folder: one JSON file a finished cell, and the finished sets of unfinished ones.
+
+Several processes may share it. Every file appears whole or not at all, and a cell's file appears before its
+parts vanish; so whoever looks for a part first, and for the cell second, never misses both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from privset.studies.study import Cell, Study
+
+NOISE = (
+    "The noise of a study is seeded, so that it can be repeated: these sets are not private, though their noise has "
+    "the level of the stated epsilon."
+)
+
+
+class Results:
+    """What is on file for one study, in ``FOLDER/<study>/``."""
+
+    def __init__(self, folder: Path, study: Study) -> None:
+        self.study = study
+        self.folder = folder / study.name
+        self._parts = self.folder / ".parts"
+
+    def cell(self, cell: Cell) -> dict[str, Any] | None:
+        """The finished cell, or None."""
+        return _read(self.folder / f"{cell.name}.json")
+
+    def part(self, cell: Cell, number: int) -> dict[str, Any] | None:
+        """The finished set of that number, or None; one made by another definition of the cell does not count."""
+        found = _read(self._part_path(cell, number))
+        return found if found is not None and _fits(found, cell) else None
+
+    def parts(self, cell: Cell) -> list[dict[str, Any]]:
+        """The finished sets of a cell whose file is not written yet."""
+        return [part for number in range(cell.sets) if (part := self.part(cell, number)) is not None]
+
+    def is_done(self, cell: Cell, number: int) -> bool:
+        """Whether that set need not be made again."""
+        return self.part(cell, number) is not None or self.cell(cell) is not None
+
+    def is_outdated(self, cell: Cell) -> bool:
+        """Whether the cell's file was made by another definition of it; it is kept until someone deletes it."""
+        found = self.cell(cell)
+        return found is not None and not _fits(found, cell)
+
+    def keep_part(self, cell: Cell, number: int, measured: dict[str, Any]) -> None:
+        """Put the measurements of one set on file; an error of an earlier attempt is forgotten."""
+        write(self._part_path(cell, number), _encode(cell.definition() | {"seed": number} | measured))
+        self._error_path(cell, number).unlink(missing_ok=True)
+
+    def keep_error(self, cell: Cell, number: int, text: str) -> None:
+        """Put on file why a set could not be made."""
+        write(self._error_path(cell, number), text.encode())
+
+    def assemble(self, cell: Cell) -> None:
+        """Write the cell's file if all its sets are finished, then drop them; doing so twice is harmless."""
+        if self.cell(cell) is None:
+            parts = self.parts(cell)
+            if len(parts) < cell.sets:
+                return
+            write(self.folder / f"{cell.name}.json", _encode(self._summary(cell, parts)))
+        for number in range(cell.sets):
+            self._part_path(cell, number).unlink(missing_ok=True)
+            self._error_path(cell, number).unlink(missing_ok=True)
+
+    def _summary(self, cell: Cell, parts: list[dict[str, Any]]) -> dict[str, Any]:
+        """The content of a cell's file; seconds are those of one set, the mean over the sets."""
+        recipes = {}
+        for recipe in cell.recipes:
+            measured = [part["recipes"][recipe] for part in parts]
+            runs = [accuracy for one in measured for accuracy in one["accuracies"]]
+            recipes[recipe] = {
+                "accuracy": {
+                    "mean": statistics.fmean(runs),
+                    "std": statistics.stdev(runs) if len(runs) > 1 else 0.0,
+                    "runs": runs,
+                },
+                "seconds": statistics.fmean(one["seconds"] for one in measured),
+            }
+        best = max(recipes, key=lambda recipe: recipes[recipe]["accuracy"]["mean"])
+        return {
+            "study": self.study.name,
+            "cell": cell.name,
+            **cell.definition(),
+            "recipe": best,
+            "accuracy": recipes[best]["accuracy"],
+            "recipes": recipes,
+            "published": cell.published,
+            "seconds": {
+                "generate": statistics.fmean(part["generate_seconds"] for part in parts),
+                "evaluate": sum(one["seconds"] for one in recipes.values()),
+            },
+            # Sets may have been made on different days: where these differ, all are named.
+            **{name: _all(part[name] for part in parts) for name in ("device", "command", "commit")},
+            "versions": {name: _all(part["versions"].get(name) for part in parts) for name in parts[0]["versions"]},
+            "seeds": {"sets": [part["seed"] for part in parts], "networks": [part["network_seeds"] for part in parts]},
+            "noise": "seeded",
+            "note": NOISE,
+        }
+
+    def _part_path(self, cell: Cell, number: int) -> Path:
+        return self._parts / f"{cell.name}.{number}.json"
+
+    def _error_path(self, cell: Cell, number: int) -> Path:
+        return self._parts / f"{cell.name}.{number}.error.txt"
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def _fits(found: dict[str, Any], cell: Cell) -> bool:
+    """Whether what is on file was measured as the cell is defined now."""
+    same = all(found.get(name) == value for name, value in cell.definition().items())
+    return same and set(cell.recipes) <= found["recipes"].keys()
+
+
+def _encode(value: dict[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
+
+
+def _all(values: Iterable[str | None]) -> str | None:
+    """The one value, or all that occur in their order; None where nothing is known."""
+    return ", ".join(dict.fromkeys(value for value in values if value is not None)) or None

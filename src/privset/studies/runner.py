@@ -1,0 +1,180 @@
+"""Makes and measures the sets of a study, one job a set, until all are on file or the time is up."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from privset import data, pipeline
+from privset.data.records import Dataset
+from privset.errors import ConfigError
+from privset.evaluation import evaluate_release
+from privset.methods import Execution
+from privset.observer import Observer
+from privset.privacy import seeded_noise
+from privset.release.preview import FILE as PREVIEW_FILE
+from privset.release.software import versions
+from privset.studies.results import Results, write
+from privset.studies.study import Cell, Study
+
+PACKAGE = Path(__file__).parents[1]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of the jobs of one run, each named ``<cell>.<set>``.
+
+    Attributes:
+        finished: Made and measured now.
+        skipped: Were on file already.
+        failed: The error of each that could not be made; the next run tries them again.
+        left: Not started, because the time was up.
+    """
+
+    finished: list[str] = dataclasses.field(default_factory=list)
+    skipped: list[str] = dataclasses.field(default_factory=list)
+    failed: dict[str, str] = dataclasses.field(default_factory=dict)
+    left: list[str] = dataclasses.field(default_factory=list)
+
+
+def jobs(cells: Sequence[Cell], shard: tuple[int, int] = (0, 1)) -> list[tuple[Cell, int]]:
+    """The (cell, set) pairs of shard ``(index, count)``, index from 0; finished ones too, so that shards stay put."""
+    index, count = shard
+    if not 0 <= index < count:
+        raise ConfigError(f"there is no shard {index + 1} of {count}; the first is 1/{max(count, 1)}")
+    return [(cell, number) for cell in cells for number in range(cell.sets)][index::count]
+
+
+def run(
+    study: Study,
+    *,
+    cells: Sequence[str] = (),
+    results: Path,
+    device: str = "cpu",
+    budget_minutes: float | None = None,
+    shard: tuple[int, int] = (0, 1),
+    observer: Observer | None = None,
+    data_dir: Path | None = None,
+    command: str | None = None,
+) -> Outcome:
+    """Make and measure the sets that are not on file.
+
+    Killed at any moment it loses the set it was at. Run in several processes with different shards of one
+    results folder, the one that finishes a cell's last set writes the cell's file.
+
+    Args:
+        study: What to measure.
+        cells: Names or patterns of its cells; all if none are given.
+        results: Folder that the study's folder is in.
+        device: Where to compute.
+        budget_minutes: No set is started after this, nor one that is known to take longer than what is left.
+        shard: Which of how many shares of the jobs, from 0.
+        observer: Told about progress.
+        data_dir: Where named data sets are looked for first.
+        command: The command line to put on file.
+    """
+    started = time.monotonic()
+    todo, outcome, observer = jobs(study.choose(cells), shard), Outcome(), observer or Observer()
+    bench = _Bench(Execution(device=device), data_dir, command, observer)
+    shelf = Results(Path(results), study)
+    for position, (cell, number) in enumerate(todo):
+        job = f"{cell.name}.{number}"
+        try:
+            if shelf.is_done(cell, number):
+                outcome.skipped.append(job)
+                shelf.assemble(cell)  # a run that was killed at the last moment left this undone
+                continue
+            alike = [part for part in shelf.parts(cell) if part["device_asked"] == device]
+            needed = max((part["job_seconds"] for part in alike), default=0.0)
+            if budget_minutes is not None and time.monotonic() - started + needed >= 60 * budget_minutes:
+                outcome.left.append(job)
+                continue  # sets of another cell may be shorter
+            observer.phase(f"{job}, {position + 1} of {len(todo)}", 0)
+            shelf.keep_part(cell, number, bench.measure(cell, number, shelf.folder / f"{cell.name}.png"))
+            shelf.assemble(cell)
+            outcome.finished.append(job)
+        except Exception as error:  # whatever it was: one cell must not end a night's run
+            outcome.failed[job] = f"{type(error).__name__}: {error}"
+            shelf.keep_error(cell, number, traceback.format_exc())
+    return outcome
+
+
+class _Bench:
+    """What all jobs of a run share; each data set is read once."""
+
+    def __init__(self, execution: Execution, data_dir: Path | None, command: str | None, observer: Observer) -> None:
+        self._execution, self._data_dir, self._observer = execution, data_dir, observer
+        # At the start: the files may change while the code that was read runs on.
+        self._origin = {"command": command, "commit": commit(), "versions": versions()}
+        self._datasets: dict[str, Dataset] = {}
+
+    def measure(self, cell: Cell, number: int, preview: Path) -> dict[str, Any]:
+        """Make set ``number`` of a cell and train on it by every recipe; the set itself is thrown away."""
+        method = cell.make_method(number)
+        if cell.data not in self._datasets:
+            self._datasets[cell.data] = data.load(cell.data, data_dir=self._data_dir, observer=self._observer)
+        dataset = self._datasets[cell.data]
+        started = time.perf_counter()
+        with tempfile.TemporaryDirectory(prefix="privset-study-") as folder:
+            release = pipeline.generate(
+                dataset,
+                method=method,
+                budget=cell.budget,
+                out=Path(folder) / "set",
+                noise=seeded_noise(number),
+                execution=self._execution,
+                observer=self._observer,
+            )
+            generated = time.perf_counter() - started
+            if number == 0:
+                write(preview, (release.path / PREVIEW_FILE).read_bytes())
+        evaluations = {
+            recipe: evaluate_release(
+                release,
+                dataset,
+                classifier=cell.classifier,
+                recipe=recipe,
+                runs=cell.networks,
+                seed=number,
+                device=self._execution.device,
+                observer=self._observer,
+            )
+            for recipe in cell.recipes
+        }
+        any_of_them = evaluations[cell.recipes[0]]  # all have the same device and seeds
+        return {
+            "recipes": {
+                recipe: {"accuracies": list(one.accuracies), "seconds": one.seconds}
+                for recipe, one in evaluations.items()
+            },
+            "network_seeds": list(any_of_them.seeds),
+            "generate_seconds": generated,
+            "job_seconds": time.perf_counter() - started,
+            "device": any_of_them.device,
+            "device_asked": self._execution.device,
+            **self._origin,
+        }
+
+
+def commit() -> str | None:
+    """The commit of privset's source, with "+" if the package differs from it; None where it is not in git.
+
+    A copy without its history can be told by the variable PRIVSET_COMMIT.
+    """
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=PACKAGE, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        # Installed into some other project's folder, the commit there would say nothing about this code.
+        git("ls-files", "--error-unmatch", "__init__.py")
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return os.environ.get("PRIVSET_COMMIT")

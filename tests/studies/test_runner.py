@@ -1,0 +1,211 @@
+import dataclasses
+import json
+import statistics
+import subprocess
+
+import pytest
+
+from privset.errors import ConfigError
+from privset.release.software import versions
+from privset.studies import Outcome, Results, get, run, runner
+
+ALL = [f"{cell}.{number}" for cell in ("first", "second") for number in range(3)]
+
+
+def read(folder, cell):
+    return json.loads((folder / "toy" / f"{cell}.json").read_text())
+
+
+def test_the_smoke_study_end_to_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "commit", lambda: "a commit")
+    outcome = run(get("smoke"), results=tmp_path, command="privset study run smoke")
+    assert outcome == Outcome(finished=["digits-eps10-ipc1.0", "digits-eps10-ipc1.1"])
+    found = json.loads((tmp_path / "smoke" / "digits-eps10-ipc1.json").read_text())
+    expected = {
+        "study": "smoke",
+        "cell": "digits-eps10-ipc1",
+        "method": "psg",
+        "data": "digits",
+        "epsilon": 10.0,
+        "delta": 1e-5,
+        "accountant": "rdp",
+        "per_class": 1,
+        "classifier": "mlp",
+        "recipe": "quick",
+        "published": None,
+        "device": "cpu",
+        "command": "privset study run smoke",
+        "commit": "a commit",
+        "versions": versions(),
+        "noise": "seeded",
+    }
+    assert {name: found[name] for name in expected} == expected
+    assert found["settings"]["runs"] == 2
+    assert found["seeds"]["sets"] == [0, 1]
+    assert "not private" in found["note"]
+    accuracy = found["accuracy"]
+    assert accuracy == found["recipes"]["quick"]["accuracy"]
+    assert len(set(accuracy["runs"])) == 2  # two sets, which differ
+    assert accuracy["mean"] == pytest.approx(statistics.fmean(accuracy["runs"]))
+    assert accuracy["std"] == pytest.approx(statistics.stdev(accuracy["runs"]))
+    assert found["seconds"]["generate"] > 0
+    assert found["seconds"]["evaluate"] == pytest.approx(found["recipes"]["quick"]["seconds"])
+    assert (tmp_path / "smoke" / "digits-eps10-ipc1.png").read_bytes().startswith(b"\x89PNG")
+    assert list((tmp_path / "smoke" / ".parts").iterdir()) == []
+
+
+def test_all_runs_count_and_the_better_recipe_is_the_cells(tmp_path, study, work):
+    run(study, results=tmp_path)
+    found = read(tmp_path, "first")
+    assert found["epsilon"] == "inf"
+    assert found["recipe"] == "paper"
+    assert found["accuracy"]["runs"] == [60, 61, 70, 71, 80, 81]  # set by set
+    assert found["recipes"]["quick"]["accuracy"]["mean"] == 50.5
+    assert found["seconds"]["evaluate"] == 4
+    assert found["published"] == 50
+    assert (tmp_path / "toy" / "first.png").read_bytes() == b"png of 0"
+
+
+def test_what_is_on_file_is_never_run_again(tmp_path, study, work):
+    assert run(study, results=tmp_path).finished == ALL
+    before = (tmp_path / "toy" / "first.json").read_bytes()
+    outcome = run(study, results=tmp_path)
+    assert outcome.skipped == ALL
+    assert not outcome.finished
+    assert len(work.made) == 6
+    assert (tmp_path / "toy" / "first.json").read_bytes() == before
+
+
+def test_a_killed_run_loses_the_set_it_was_at_and_no_other(tmp_path, study, work):
+    work.errors[1, 2] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        run(study, results=tmp_path)
+    parts = sorted(path.name for path in (tmp_path / "toy" / ".parts").iterdir())
+    assert parts == ["first.0.json", "first.1.json"]
+    assert not (tmp_path / "toy" / "first.json").exists()
+    work.errors.clear()
+    outcome = run(study, results=tmp_path)
+    assert outcome.skipped == ALL[:2]
+    assert outcome.finished == ALL[2:]
+    assert sorted(work.made) == [(runs, seed) for runs in (1, 2) for seed in range(3)]  # each once
+    assert read(tmp_path, "first")["accuracy"]["runs"] == [60, 61, 70, 71, 80, 81]
+
+
+def test_killed_before_or_while_a_cell_was_assembled(tmp_path, study, work, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Results, "assemble", lambda self, cell: None)
+        run(study, results=tmp_path)
+    assert not (tmp_path / "toy" / "first.json").exists()
+    stray = (tmp_path / "toy" / ".parts" / "first.1.json").read_bytes()
+    assert run(study, results=tmp_path).skipped == ALL
+    assert read(tmp_path, "second")["cell"] == "second"
+    (tmp_path / "toy" / ".parts" / "first.1.json").write_bytes(stray)
+    assert run(study, results=tmp_path).skipped == ALL
+    assert list((tmp_path / "toy" / ".parts").iterdir()) == []
+    assert len(work.made) == 6
+
+
+def test_a_failed_set_is_recorded_the_others_go_on_and_it_is_tried_again(tmp_path, study, work):
+    work.errors[1, 0] = RuntimeError("out of memory")
+    outcome = run(study, results=tmp_path)
+    assert outcome.failed == {"first.0": "RuntimeError: out of memory"}
+    assert outcome.finished == ALL[1:]
+    error = tmp_path / "toy" / ".parts" / "first.0.error.txt"
+    assert "Traceback" in error.read_text()
+    assert not (tmp_path / "toy" / "first.json").exists()
+    assert (tmp_path / "toy" / "second.json").exists()
+    work.errors.clear()
+    assert run(study, results=tmp_path).finished == ["first.0"]
+    assert not error.exists()
+    assert read(tmp_path, "first")["seeds"]["sets"] == [0, 1, 2]
+
+
+def test_a_cell_that_is_wrong_in_itself_fails_alone(tmp_path, study, work):
+    wrong = dataclasses.replace(study.cells[0], settings={"nosuch": 1})
+    outcome = run(dataclasses.replace(study, cells=(wrong, study.cells[1])), results=tmp_path)
+    assert list(outcome.failed) == ALL[:3]
+    assert outcome.finished == ALL[3:]
+
+
+def test_sets_made_with_other_settings_are_not_mixed_in(tmp_path, study, work):
+    work.errors[1, 2] = RuntimeError()
+    run(study, results=tmp_path)
+    changed = dataclasses.replace(study.cells[0], settings={"runs": 3})
+    other = dataclasses.replace(study, cells=(changed, study.cells[1]))
+    assert run(other, results=tmp_path).finished == ALL[:3]
+    assert read(tmp_path, "first")["settings"]["runs"] == 3
+    assert Results(tmp_path, study).is_outdated(study.cells[0])
+    assert not Results(tmp_path, other).is_outdated(changed)
+
+
+def test_nothing_starts_without_time(tmp_path, study, work):
+    outcome = run(study, results=tmp_path, budget_minutes=0)
+    assert outcome.left == ALL
+    assert work.made == []
+    assert not (tmp_path / "toy").exists()
+
+
+def test_a_set_that_is_known_not_to_fit_is_not_started(tmp_path, study, work):
+    run(study, results=tmp_path, cells=["first"], shard=(0, 3))
+    path = tmp_path / "toy" / ".parts" / "first.0.json"
+    part = json.loads(path.read_text())
+    path.write_text(json.dumps(part | {"job_seconds": 601.0}))
+    outcome = run(study, results=tmp_path, budget_minutes=10)
+    assert outcome.left == ALL[1:3]
+    assert outcome.finished == ALL[3:]
+    path.write_text(json.dumps(part | {"job_seconds": 601.0, "device_asked": "cuda"}))
+    assert run(study, results=tmp_path, budget_minutes=10).finished == ALL[1:3]
+
+
+def test_shards_share_the_jobs_and_the_last_one_assembles(tmp_path, study, work):
+    shards = [runner.jobs(study.cells, (index, 4)) for index in range(4)]
+    names = [f"{cell.name}.{number}" for shard in shards for cell, number in shard]
+    assert sorted(names) == ALL
+    for index in range(4):
+        assert not (tmp_path / "toy" / "second.json").exists()
+        assert run(study, results=tmp_path, shard=(index, 4)).skipped == []
+    assert read(tmp_path, "first")["accuracy"]["runs"] == read(tmp_path, "second")["accuracy"]["runs"]
+    for wrong in ((4, 4), (-1, 4), (0, 0)):
+        with pytest.raises(ConfigError, match="there is no shard"):
+            run(study, results=tmp_path, shard=wrong)
+
+
+def test_a_wrong_device_or_cell_is_refused_at_once(tmp_path, study, work):
+    with pytest.raises(ConfigError, match="device must be"):
+        run(study, results=tmp_path, device="tpu")
+    with pytest.raises(ConfigError, match="no cell 'third'"):
+        run(study, results=tmp_path, cells=["third"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sets_of_different_origin_name_all_of_them(tmp_path, study, work):
+    for index, command in enumerate(["one", "one", "two"]):
+        run(study, results=tmp_path, cells=["first"], shard=(index, 3), command=command)
+    assert read(tmp_path, "first")["command"] == "one, two"
+
+
+def test_the_commit_is_that_of_the_source_or_none(tmp_path, monkeypatch):
+    def git(*words):
+        name = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+        subprocess.run(["git", *name, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    monkeypatch.delenv("PRIVSET_COMMIT", raising=False)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    monkeypatch.setattr(runner, "PACKAGE", tmp_path)
+    assert runner.commit() is None
+    git("init")
+    (tmp_path / "__init__.py").touch()
+    (tmp_path / "other.py").touch()
+    git("add", "other.py")
+    git("commit", "-m", "x")
+    assert runner.commit() is None  # someone else's repository
+    git("add", "__init__.py")
+    git("commit", "-m", "y")
+    clean = runner.commit()
+    assert clean is not None
+    assert len(clean) == 40
+    (tmp_path / "new.py").touch()
+    assert runner.commit() == clean + "+"
+    monkeypatch.setattr(runner, "PACKAGE", tmp_path.parent)
+    monkeypatch.setenv("PRIVSET_COMMIT", "told")
+    assert runner.commit() == "told"

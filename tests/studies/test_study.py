@@ -1,0 +1,60 @@
+import pytest
+
+from privset.data import facts_of
+from privset.errors import ConfigError
+from privset.evaluation import RECIPES
+from privset.networks import CLASSIFIERS
+from privset.studies import STUDIES, Cell, Study, get
+
+
+@pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
+def test_every_cell_of_the_catalogue_could_be_run(study):
+    for cell in study.cells:
+        assert cell.definition()["settings"]["per_class"] == cell.per_class
+        assert cell.make_method(3).config.seed == 3
+        assert set(cell.recipes) <= RECIPES.keys()
+        assert cell.classifier in CLASSIFIERS
+        cell.budget.check_size(facts_of(cell.data).size)
+
+
+def test_the_moments_study_has_every_data_set_epsilon_and_size():
+    names = [cell.name for cell in get("moments").cells]
+    assert len(names) == 12
+    assert names[0] == "mnist-eps1-ipc10"
+    assert names[-1] == "cifar10-eps10-ipc50"
+
+
+def make(**changes):
+    fields = {"name": "a", "method": "psg", "preset": "small", "data": "digits", "epsilon": 1.0, "per_class": 1}
+    return Cell(**(fields | changes))
+
+
+def test_a_definition_has_the_cells_own_settings_over_the_presets_and_no_infinity():
+    definition = make(epsilon=float("inf"), settings={"runs": 7}).definition()
+    assert definition["epsilon"] == "inf"
+    assert definition["settings"]["runs"] == 7
+    assert definition["settings"]["batch_size"] == 1024  # the preset's
+    assert "seed" not in definition["settings"]
+
+
+def test_what_cannot_be_a_study_is_refused():
+    with pytest.raises(ConfigError, match="psg has no setting nosuch"):
+        make(settings={"nosuch": 1}).definition()
+    with pytest.raises(ConfigError, match="no setting seed"):
+        make(settings={"seed": 1}).definition()
+    for change in ({"sets": 0}, {"networks": 0}, {"recipes": ()}):
+        with pytest.raises(ConfigError, match="at least one set"):
+            make(**change)
+    with pytest.raises(ConfigError, match="two cells have one name"):
+        Study(name="s", what="", cells=(make(), make()))
+    with pytest.raises(ConfigError, match="no study 'nosuch'; there are moments, smoke"):
+        get("nosuch")
+
+
+def test_cells_are_chosen_by_name_and_pattern_in_the_studys_order():
+    study = Study(name="s", what="", cells=(make(name="a-1"), make(name="a-2"), make(name="b-1")))
+    assert study.choose() == study.cells
+    assert [cell.name for cell in study.choose(["b-1", "a-*"])] == ["a-1", "a-2", "b-1"]
+    assert [cell.name for cell in study.choose(["*-1"])] == ["a-1", "b-1"]
+    with pytest.raises(ConfigError, match="no cell 'c'; it has a-1, a-2, b-1"):
+        study.choose(["a-1", "c"])
