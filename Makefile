@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 DEMO := demo-release
 
-.PHONY: install demo test lint types layers schema clean
+.PHONY: install demo test lint types layers schema tables clean
 
 install: $(STAMP)
 
@@ -43,6 +43,9 @@ layers: install
 
 schema: install
 	$(BIN)/python -m privset.release.schema > docs/certificate.schema.json
+
+tables: install
+	$(BIN)/python -m privset.studies.tables README.md docs/methods/moments.md
 
 clean:
 	rm -rf .venv $(DEMO) $(DEMO).ledger.jsonl
