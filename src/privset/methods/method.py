@@ -29,7 +29,7 @@ class MethodConfig:
     """Seed of everything public: initial images, networks, shuffling. Never of the noise."""
 
     def __post_init__(self) -> None:
-        require(self.per_class >= 1, f"per-class must be at least 1, not {self.per_class}")
+        require_at_least_one(self, "per_class")
         require(self.seed >= 0, f"seed must be 0 or more, not {self.seed}")
 
 
@@ -37,6 +37,13 @@ def require(condition: bool, otherwise: str) -> None:
     """Raise `ConfigError` with the sentence ``otherwise`` unless the condition holds."""
     if not condition:
         raise ConfigError(otherwise)
+
+
+def require_at_least_one(config: MethodConfig, *names: str) -> None:
+    """Raise `ConfigError` for the first of these settings that is below 1; one that is None is left to its default."""
+    for name in names:
+        value = getattr(config, name)
+        require(value is None or value >= 1, f"{name.replace('_', '-')} must be at least 1, not {value}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 For a number of random networks, known by their seeds, the sums of unit-length features over all records of each
 class are released once with noise. Everything after that is post-processing: the pixels of a synthetic set of
-any size are optimised until its features have the same class means. No record is read twice for the same
-network and nothing is ever noised again. docs/methods/moments.md explains and proves.
+any size are optimised until its features have the same class means. Each network asks twice, for the mean of all
+features and then for the class sums around it; nothing is ever noised again. See docs/methods/moments.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from privset.errors import ConfigError
 from privset.facts import PublicFacts, pixel_range
-from privset.methods.method import Execution, Method, MethodConfig, Plan, Synthesis, require
+from privset.methods.method import Execution, Method, MethodConfig, Plan, Synthesis, require, require_at_least_one
 from privset.networks.features import RandomFeatures
 from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion, calibrate
@@ -25,7 +25,7 @@ from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MomentsConfig(MethodConfig):
-    """Settings of moments: the first six are measured with, the others only distilled with."""
+    """Settings of moments: `networks` to `count_share` are measured with, the others only distilled with."""
 
     networks: int = 40
     """Random networks whose features are measured; more see more, and each gets more noise."""
@@ -52,9 +52,7 @@ class MomentsConfig(MethodConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("networks", "width", "depth", "resolution", "steps", "networks_per_step"):
-            value = getattr(self, name)
-            require(value >= 1, f"{name.replace('_', '-')} must be at least 1, not {value}")
+        require_at_least_one(self, "networks", "width", "depth", "resolution", "steps", "networks_per_step")
         require(0 < self.image_rate < float("inf"), f"image-rate must be a positive number, not {self.image_rate}")
         require(0 <= self.warp <= 3, f"warp must lie in [0, 3], not {self.warp}")
         require(0 <= self.averaging < 1, f"averaging must lie in [0, 1), not {self.averaging}")
