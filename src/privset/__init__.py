@@ -12,6 +12,11 @@ The shortest way from private records to a release that can be handed out::
     )
     print(release.certificate.statement)
     print(privset.evaluate(release, "digits").mean)
+
+Or ask the records once, and make as many sets from the answers as you like, anywhere::
+
+    privset.measure("digits", budget=privset.PrivacyBudget(epsilon=1), out="statistics")
+    privset.distil("statistics", per_class=50, out="set")
 """
 
 from privset.data import Dataset, Records, facts_of
@@ -20,11 +25,31 @@ from privset.errors import BudgetError, ConfigError, DataError, PrivsetError, Re
 from privset.evaluation import RECIPES, Evaluation, evaluate_noise, evaluate_real
 from privset.evaluation import evaluate_release as evaluate
 from privset.facts import PublicFacts
-from privset.methods import METHODS, Execution, Method, MethodConfig, Moments, MomentsConfig, Plan, Psg, PsgConfig
+from privset.methods import (
+    METHODS,
+    Execution,
+    MeasuringMethod,
+    Method,
+    MethodConfig,
+    Moments,
+    MomentsConfig,
+    Plan,
+    Psg,
+    PsgConfig,
+)
 from privset.observer import Observer
-from privset.pipeline import generate, plan
+from privset.pipeline import distil, generate, measure, plan
 from privset.privacy import BudgetExceeded, NoiseSource, PrivacyBudget, Tally, seeded_noise
-from privset.release import Certificate, Release, SyntheticSet, Verification, load, verify
+from privset.release import (
+    Certificate,
+    Release,
+    StatisticsRelease,
+    SyntheticSet,
+    Verification,
+    load,
+    load_statistics,
+    verify,
+)
 from privset.version import __version__
 
 __all__ = [
@@ -38,6 +63,7 @@ __all__ = [
     "Dataset",
     "Evaluation",
     "Execution",
+    "MeasuringMethod",
     "Method",
     "MethodConfig",
     "Moments",
@@ -53,10 +79,12 @@ __all__ = [
     "Records",
     "Release",
     "ReleaseError",
+    "StatisticsRelease",
     "SyntheticSet",
     "Tally",
     "Verification",
     "__version__",
+    "distil",
     "evaluate",
     "evaluate_noise",
     "evaluate_real",
@@ -64,6 +92,8 @@ __all__ = [
     "generate",
     "load",
     "load_data",
+    "load_statistics",
+    "measure",
     "plan",
     "seeded_noise",
     "verify",

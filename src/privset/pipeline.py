@@ -3,27 +3,58 @@
 This is the only code that is handed records and hands them to a curator. Everything that can go wrong without
 spending privacy is made to go wrong first: the output folder, the data and the plan are checked before the
 first question is charged.
+
+A method that measures can stop half-way: `measure` publishes the noisy statistics, `distil` makes sets from them
+without any data. These two, and `generate` with such a method, may be killed at any moment; the same call goes
+on where they stood.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import time
 from pathlib import Path
 from typing import Any
 
 from privset import data as data_room
-from privset.data.records import Dataset
-from privset.errors import BudgetError
+from privset.data.records import Dataset, Records
+from privset.errors import BudgetError, ReleaseError
 from privset.facts import PublicFacts
-from privset.methods import Execution, Method, Plan
+from privset.methods import (
+    Execution,
+    Measured,
+    MeasuringMethod,
+    Method,
+    Moments,
+    MomentsConfig,
+    Plan,
+    Synthesis,
+    require_measuring,
+)
 from privset.observer import Observer
-from privset.privacy import Curator, Ledger, NoiseSource, PrivacyBudget, Tally, system_noise
+from privset.privacy import Curator, Ledger, NoiseSource, PrivacyBudget, Tally, system_noise, take_up
 from privset.privacy.accounting import merge
-from privset.privacy.ledger import unfinished
-from privset.release import Certificate, Release, SyntheticSet, check_writable, load, save
+from privset.release import (
+    LEDGER_FILE,
+    NoisyStatistics,
+    Release,
+    StatisticsRelease,
+    SyntheticSet,
+    Unfinished,
+    certify,
+    certify_distilled,
+    load,
+    load_statistics,
+    save,
+    verify,
+)
+from privset.release.certificate import plain
+from privset.release.software import deciding_versions
+from privset.release.unfinished import check_free, ledger_beside
 
 
-def plan(data: PublicFacts | str | Path, *, method: Method[Any], budget: PrivacyBudget) -> Plan:
+def plan(data: PublicFacts | str | Path, *, method: Method[Any] | None = None, budget: PrivacyBudget) -> Plan:
     """What ``method`` would ask, at which noise and at what cost; looks at no image.
 
     >>> from privset.methods import Psg, PsgConfig
@@ -31,13 +62,13 @@ def plan(data: PublicFacts | str | Path, *, method: Method[Any], budget: Privacy
     >>> round(plan("mnist", method=Psg(PsgConfig.paper(per_class=10)), budget=budget).noise_multiplier, 3)
     0.966
     """
-    return method.plan(data if isinstance(data, PublicFacts) else data_room.facts_of(data), budget)
+    return (method or _default()).plan(data if isinstance(data, PublicFacts) else data_room.facts_of(data), budget)
 
 
 def generate(
     data: Dataset | str | Path,
     *,
-    method: Method[Any],
+    method: Method[Any] | None = None,
     budget: PrivacyBudget,
     out: str | Path,
     noise: NoiseSource | None = None,
@@ -48,11 +79,12 @@ def generate(
     """Make a synthetic set from private records and publish it, with its certificate, in the folder ``out``.
 
     Questions are charged to ``OUT.ledger.jsonl`` beside the release before they are answered. A run that is
-    killed leaves that file, and no release; a run that finishes moves it into the release.
+    killed leaves that file, and no release; a run that finishes moves it into the release. With a method that
+    measures, the same call takes a killed run up again.
 
     Args:
         data: A loaded data set, the name of one, or a path.
-        method: The method, with its settings.
+        method: The method, with its settings; by default moments with its standard ones.
         budget: What the release may cost.
         out: Folder to write; it must not exist.
         noise: Where noise comes from; by default the operating system's entropy, which is the only private one.
@@ -63,47 +95,191 @@ def generate(
     Raises:
         PrivsetError: Whatever was wrong, found before any budget was spent wherever that is possible.
     """
-    out, execution, observer = Path(out), execution or Execution(), observer or Observer()
-    ledger_path = ledger_beside(out)
-    check_free(out)
-    dataset = data if isinstance(data, Dataset) else data_room.load(data, observer=observer)
-    planned = plan(dataset.facts, method=method, budget=budget)
-
-    started = time.perf_counter()
-    noise = noise or system_noise()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    ledger = Ledger(budget, ledger_path)
-    curator = Curator(
-        dataset.train,
-        dataset.facts,
-        ledger,
-        noise,
-        device=execution.device,
-        chunk=execution.chunk,
-        tally=tally,
-    )
-    synthesis = method.run(curator, planned, execution=execution, observer=observer)
-    if ledger.events != merge(planned.events):
-        raise BudgetError(
-            f"{method.name} asked other questions than it planned: {ledger.events} instead of {planned.events}. "
-            f"Nothing is released; what was charged is in {ledger_path}. This is a bug: please report it."
+    job = _Job.prepare(data, method or _default(), budget, Path(out), noise, execution, observer, tally)
+    if not isinstance(job.method, MeasuringMethod):
+        job.out.parent.mkdir(parents=True, exist_ok=True)
+        ledger = Ledger(budget, ledger_beside(job.out))
+        synthesis = job.method.run(job.curator(ledger), job.planned, execution=job.execution, observer=job.observer)
+        return job.publish_set(synthesis, ledger)
+    with Unfinished(job.out, job.identity("generate")) as work:
+        measured, ledger = job.measure(job.method, work)
+        synthesis = job.method.distil(
+            measured, execution=job.execution, observer=job.observer, checkpoint=work.checkpoint
         )
-    made = SyntheticSet.from_synthesis(synthesis, dataset.facts)
-    certificate = Certificate.from_plan(
-        planned, made, noise.kind, ledger=ledger_path, seconds=time.perf_counter() - started
-    )
-    save(out, made, certificate, ledger_path)
-    ledger_path.unlink()  # its copy in the release is durable by now
+        return job.publish_set(synthesis, ledger)
+
+
+def measure(
+    data: Dataset | str | Path,
+    *,
+    method: MeasuringMethod[Any] | None = None,
+    budget: PrivacyBudget,
+    out: str | Path,
+    noise: NoiseSource | None = None,
+    execution: Execution | None = None,
+    observer: Observer | None = None,
+    tally: Tally | None = None,
+) -> StatisticsRelease:
+    """Ask for noisy statistics of private records and publish them, with their certificate, in the folder ``out``.
+
+    All of the budget is spent here. Any number of sets can be distilled from the statistics afterwards, and
+    none of them costs anything. Arguments and charges are those of `generate`; the same call takes a killed run
+    up again, and asks only what has not been answered.
+    """
+    method = method or _default()
+    require_measuring(type(method))
+    job = _Job.prepare(data, method, budget, Path(out), noise, execution, observer, tally)
+    with Unfinished(job.out, job.identity("measure")) as work:
+        measured, ledger = job.measure(method, work)
+        job.publish(NoisyStatistics(measured.statistics), ledger)
+    return load_statistics(job.out)
+
+
+def distil(
+    source: StatisticsRelease | str | Path,
+    *,
+    out: str | Path,
+    execution: Execution | None = None,
+    observer: Observer | None = None,
+    **settings: Any,
+) -> Release:
+    """Make a synthetic set from published statistics: needs no data, and costs nothing.
+
+    The set carries the guarantee of its statistics, and it is the same one: all sets distilled from the same
+    statistics, and the statistics, together cost their one epsilon.
+
+    Args:
+        source: The statistics, or the folder that `measure` wrote.
+        out: Folder to write; it must not exist. The same call takes a killed run up again.
+        execution: The device.
+        observer: Told about progress.
+        settings: Settings of the method that are to differ from the recorded ones, such as ``per_class`` and
+            ``seed``; those that were measured with cannot.
+
+    Raises:
+        PrivsetError: The statistics do not verify, or cannot be distilled with these settings.
+    """
+    out, started = Path(out), time.perf_counter()
+    check_free(out, resumable=True)
+    source = source if isinstance(source, StatisticsRelease) else load_statistics(source)
+    bad = [f"{check.name}: {check.detail}" for check in verify(source.path).failures]
+    if bad:
+        raise ReleaseError(f"{source.path} is not what it claims to be, so nothing is made from it ({'; '.join(bad)})")
+    measured, certificate = source.measured(), source.certificate
+    method = source.method(**settings)
+    identity = {
+        "command": "distil",
+        "statistics": certificate.seal,
+        "settings": plain(dataclasses.asdict(method.config)),
+        "software": deciding_versions(),
+    }
+    with Unfinished(out, identity) as work:
+        synthesis = method.distil(measured, execution=execution, observer=observer, checkpoint=work.checkpoint)
+        made = SyntheticSet.from_synthesis(synthesis, measured.facts)
+        ledger = source.path / LEDGER_FILE if LEDGER_FILE in certificate.files else None
+        seconds = time.perf_counter() - started
+        save(out, made, certify_distilled(certificate, method.config, made, ledger=ledger, seconds=seconds), ledger)
     return load(out)
 
 
-def check_free(out: Path) -> None:
-    """Refuse a folder that a release cannot be written to, or that an unfinished run has charged for."""
-    check_writable(out)
-    if ledger_beside(out).exists():
-        raise unfinished(ledger_beside(out))
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Job:
+    """One run on private records, all of its parts checked, nothing charged."""
+
+    method: Method[Any]
+    dataset: Dataset
+    planned: Plan
+    out: Path
+    noise: NoiseSource
+    execution: Execution
+    observer: Observer
+    tally: Tally
+    started: float
+
+    @classmethod
+    def prepare(
+        cls,
+        data: Dataset | str | Path,
+        method: Method[Any],
+        budget: PrivacyBudget,
+        out: Path,
+        noise: NoiseSource | None,
+        execution: Execution | None,
+        observer: Observer | None,
+        tally: Tally | None,
+    ) -> _Job:
+        observer = observer or Observer()
+        check_free(out, resumable=isinstance(method, MeasuringMethod))
+        dataset = data if isinstance(data, Dataset) else data_room.load(data, observer=observer)
+        return cls(
+            method=method,
+            dataset=dataset,
+            planned=plan(dataset.facts, method=method, budget=budget),
+            out=out,
+            noise=noise or system_noise(),
+            execution=execution or Execution(),
+            observer=observer,
+            tally=tally or Tally(),
+            started=time.perf_counter(),
+        )
+
+    def curator(self, ledger: Ledger, **options: Any) -> Curator:
+        return Curator(
+            self.dataset.train,
+            self.dataset.facts,
+            ledger,
+            self.noise,
+            device=self.execution.device,
+            chunk=self.execution.chunk,
+            tally=self.tally,
+            **options,
+        )
+
+    def measure(self, method: MeasuringMethod[Any], work: Unfinished) -> tuple[Measured[Any], Ledger]:
+        """Ask what has not been answered yet; what has is taken from the work folder."""
+        ledger, kept = take_up(self.planned.budget, work.ledger, work.folder)
+        curator = self.curator(ledger, kept=kept)
+        return method.measure(curator, self.planned, execution=self.execution, observer=self.observer), ledger
+
+    def identity(self, command: str) -> dict[str, Any]:
+        """Everything that a run which takes this one up again must have in common with it."""
+        planned = self.planned
+        return {
+            "command": command,
+            "records": _fingerprint(self.dataset.train),
+            "data": plain(dataclasses.asdict(self.dataset.facts)),
+            "method": planned.method,
+            "settings": plain(dataclasses.asdict(planned.config)),
+            "budget": plain(dataclasses.asdict(planned.budget)),
+            "questions": [plain(dataclasses.asdict(event)) for event in planned.events],
+            "noise": self.noise.kind if self.noise.seed is None else f"{self.noise.kind} with {self.noise.seed}",
+            "software": deciding_versions(),
+        }
+
+    def publish_set(self, synthesis: Synthesis, ledger: Ledger) -> Release:
+        self.publish(SyntheticSet.from_synthesis(synthesis, self.dataset.facts), ledger)
+        return load(self.out)
+
+    def publish(self, content: SyntheticSet | NoisyStatistics, ledger: Ledger) -> None:
+        """Write the release, if the method asked exactly what it planned."""
+        planned, path = self.planned, ledger_beside(self.out)
+        if ledger.events != merge(planned.events):
+            raise BudgetError(
+                f"{planned.method} asked other questions than it planned: {ledger.events} instead of {planned.events}. "
+                f"Nothing is released; what was charged is in {path}. This is a bug: please report it."
+            )
+        seconds = time.perf_counter() - self.started
+        save(self.out, content, certify(planned, content, self.noise.kind, ledger=path, seconds=seconds), path)
+        path.unlink()  # its copy in the release is durable by now
 
 
-def ledger_beside(out: Path) -> Path:
-    """Where a run that writes the release ``out`` keeps its ledger until it is done."""
-    return out.with_name(out.name + ".ledger.jsonl")
+def _default() -> Moments:
+    return Moments(MomentsConfig())
+
+
+def _fingerprint(records: Records) -> str:
+    """Tells whether these are the same records, in the same order; for the data holder's own folder only."""
+    digest = hashlib.sha256(f"{list(records.images.shape)}\n".encode())
+    for tensor in (records.images, records.labels):
+        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

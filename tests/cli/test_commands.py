@@ -14,6 +14,8 @@ from privset.cli.generate import GenerateArguments
 from privset.methods import Execution, PsgConfig
 
 TINY = [
+    "--method",
+    "psg",
     "--runs",
     "1",
     "--outer-steps",
@@ -48,7 +50,10 @@ def release(tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("command", ["datasets", "methods", "plan", "generate", "evaluate", "verify"])
+COMMANDS = ["datasets", "methods", "plan", "generate", "measure", "distil", "evaluate", "verify"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_that_shows_its_settings(capsys, command):
     code, out, _ = call(capsys, command, "--help")
     assert code == 0
@@ -112,21 +117,33 @@ def test_plan_prints_the_published_noise_and_reads_no_data(
         ("plan mnist --epsilon 1 --delta 1", "delta must lie strictly between 0 and 1"),
         ("plan mnist --epsilon 1 --delta 0.001", "publishing one record in the clear"),
         ("plan mnist --epsilon 1 --per-class 0", "per-class must be at least 1"),
-        ("plan mnist --epsilon 1 --runs 0", "runs must be at least 1"),
-        ("plan mnist --epsilon 1 --noise-multiplier 0.5 --accountant rdp", "more than the budget 1"),
-        ("plan digits --epsilon 0.1", "questions cannot be paid for with epsilon 0.1"),
+        ("plan mnist --method psg --epsilon 1 --runs 0", "runs must be at least 1"),
+        ("plan mnist --method psg --epsilon 1 --noise-multiplier 0.5 --accountant rdp", "more than the budget 1"),
+        ("plan digits --method psg --epsilon 0.1", "questions cannot be paid for with epsilon 0.1"),
         ("plan mnist", "Missing"),
         ("plan mnist --epsilon many", "could not convert string to float"),
         ("plan mnist --epsilon 1 --sigma 3", "--sigma"),
-        ("plan mnist --epsilon 1 --method nosuch", "method must be one of psg"),
-        ("plan mnist --epsilon 1 --preset nosuch", "psg has the presets paper, small"),
+        ("plan mnist --epsilon 1 --method nosuch", "method must be one of moments, psg"),
+        ("plan mnist --epsilon 1 --preset nosuch", "moments has the presets standard, light"),
+        ("plan mnist --method psg --epsilon 1 --preset nosuch", "psg has the presets paper, small"),
         ("plan mnits --epsilon 1", "did you mean mnist?"),
         ("plan digits --epsilon 1 --size 4", "size must be at least 8"),
         ("generate digits --epsilon 1", "Missing"),
         ("generate digits --epsilon 1 --out x --device tpu", "device must be cpu, cuda or cuda:N"),
-        ("generate digits --epsilon 1 --out x --network lenet --width 4", "the width of lenet cannot be chosen"),
-        ("generate digits --epsilon 1 --out x --preset small --noise-seed -1", "a noise seed must be 0 or more"),
-        ("generate digits --epsilon inf --out x --noise-multiplier 1", "without privacy there is no noise"),
+        (
+            "generate digits --method psg --epsilon 1 --out x --network lenet --width 4",
+            "the width of lenet cannot be chosen",
+        ),
+        ("generate digits --epsilon 1 --out x --preset light --noise-seed -1", "a noise seed must be 0 or more"),
+        (
+            "generate digits --method psg --epsilon inf --out x --noise-multiplier 1",
+            "without privacy there is no noise",
+        ),
+        ("measure digits --epsilon 1", "Missing"),
+        ("measure digits --epsilon 1 --out x --method psg", "psg asks as it goes"),
+        ("measure digits --epsilon 1 --out x --device tpu", "device must be cpu, cuda or cuda:N"),
+        ("distil nowhere --out x", "nowhere is not a folder"),
+        ("distil", "Missing"),
         ("verify nowhere", "nowhere is not a folder"),
         ("evaluate nowhere --data digits", "nowhere is not a folder"),
     ],

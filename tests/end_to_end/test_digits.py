@@ -17,7 +17,7 @@ def privset(*words, cwd):
 
 def test_a_set_made_from_digits_teaches_what_noise_does_not(tmp_path):
     started = time.monotonic()
-    small = ["--preset", "small", "--runs", "15", "--noise-seed", "7"]
+    small = ["--method", "psg", "--preset", "small", "--runs", "15", "--noise-seed", "7"]
     made = privset(
         "generate", "digits", "--epsilon", "10", "--accountant", "rdp", *small, "--out", "set", "--json", cwd=tmp_path
     )

@@ -8,7 +8,7 @@ from tests.conftest import TINY, facts_for, records_for
 from privset.data import Records
 from privset.errors import BudgetError, ConfigError
 from privset.methods import Execution, Moments, MomentsConfig
-from privset.observer import Observer
+from privset.methods.moments import feature_maps, network_moments
 from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise
 
 TINY_MOMENTS = TINY["moments"]
@@ -18,7 +18,13 @@ def measured(config, records, facts, *, epsilon=math.inf, noise_seed=0):
     method, budget = Moments(config), PrivacyBudget(epsilon=epsilon)
     plan = method.plan(facts, budget)
     curator = Curator(records, facts, Ledger(budget), seeded_noise(noise_seed))
-    return method, plan, method.measure(curator, plan, Execution(), Observer())
+    return method, method.measure(curator, plan)
+
+
+def maps_and_moments(found):
+    """Every network with what was measured by it."""
+    maps = feature_maps(found.config, found.facts, Execution())
+    return zip(maps, network_moments(found.statistics, Execution()), strict=True)
 
 
 @pytest.mark.parametrize("networks", [1, 40])
@@ -43,11 +49,11 @@ def test_shares_of_the_budget_are_shares_of_precision():
 def test_without_noise_the_targets_are_the_class_means_of_the_centred_features():
     facts = facts_for(30)
     records = records_for(facts)
-    method, plan, found = measured(TINY_MOMENTS, records, facts)
+    _, found = measured(TINY_MOMENTS, records, facts)
     from privset.facts import normalise
 
     images = normalise(records.images, facts)
-    for features, moments in zip(method.feature_maps(plan.facts, Execution()), found, strict=True):
+    for features, moments in maps_and_moments(found):
         seen = features(images)
         assert torch.allclose(moments.centre, seen.mean(0), atol=1e-5)
         centred = torch.nn.functional.normalize(seen - seen.mean(0), dim=1)
@@ -58,8 +64,8 @@ def test_without_noise_the_targets_are_the_class_means_of_the_centred_features()
 def test_classes_of_any_size_and_absent_ones_are_measured():
     facts = facts_for(21, classes=4)
     records = Records(records_for(facts).images, torch.tensor([0] * 18 + [1, 1, 3]))
-    _, _, found = measured(TINY_MOMENTS, records, facts)
-    for moments in found:
+    _, found = measured(TINY_MOMENTS, records, facts)
+    for _, moments in maps_and_moments(found):
         assert bool(moments.targets.isfinite().all())
         assert float(moments.targets[2].abs().sum()) == 0  # nobody is there
 
@@ -71,21 +77,21 @@ def test_distilling_brings_the_set_to_the_targets_and_touches_no_record():
     images[:30, :, 6:] = 230
     records = Records(images, torch.arange(2).repeat_interleave(30))
     config = dataclasses.replace(TINY_MOMENTS, networks=4, width=8, steps=150, networks_per_step=4, image_rate=0.1)
-    method, _, found = measured(config, records, facts)
+    method, found = measured(config, records, facts)
 
     def distance(made):
         total = 0.0
-        for features, moments in zip(method.feature_maps(facts, Execution()), found, strict=True):
+        for features, moments in maps_and_moments(found):
             seen = torch.nn.functional.normalize(features(made.images) - moments.centre, dim=1)
             total += float((seen.view(2, 2, -1).mean(1) - moments.targets).square().sum())
         return total
 
-    untouched = Moments(dataclasses.replace(config, steps=1)).distil(found, facts, Execution(), Observer())
-    made = method.distil(found, facts, Execution(), Observer())
+    untouched = Moments(dataclasses.replace(config, steps=1)).distil(found)
+    made = method.distil(found)
     assert distance(made) < 0.3 * distance(untouched)
-    again = method.distil(found, facts, Execution(), Observer())
+    again = method.distil(found)
     assert torch.equal(made.images, again.images)
-    larger = Moments(dataclasses.replace(config, per_class=5)).distil(found, facts, Execution(), Observer())
+    larger = Moments(dataclasses.replace(config, per_class=5)).distil(found)
     assert larger.images.shape == (10, 1, 12, 12)  # the same answers, another size
 
 
@@ -98,6 +104,7 @@ def test_a_budget_too_small_for_the_classes_is_refused():
     ("fields", "words"),
     [
         ({"networks": 0}, "networks must be at least 1"),
+        ({"depth": 17}, "depth must be at most 16"),
         ({"warp": -1.0}, "warp must lie in"),
         ({"averaging": 1.0}, "averaging must lie in"),
         ({"centre_share": 0.0}, "centre-share must lie in"),

@@ -12,10 +12,19 @@ import pytest
 import torch
 
 from privset.facts import PublicFacts
-from privset.methods import Psg, PsgConfig
+from privset.methods import Moments, MomentsConfig, Psg, PsgConfig
 from privset.methods.method import Plan, Synthesis
 from privset.privacy.budget import PrivacyBudget
-from privset.release import Certificate, SyntheticSet, card, save
+from privset.release import (
+    Certificate,
+    NoisyStatistics,
+    SyntheticSet,
+    card,
+    certify,
+    certify_distilled,
+    load_statistics,
+    save,
+)
 from privset.release.certificate import sha256
 
 FACTS = PublicFacts(
@@ -70,6 +79,7 @@ class Workshop:
             dataclasses.asdict(event) | {"count": count, "time": "2026-01-02T03:04:05+00:00"}
             for event in plan.events
             for count in (1, event.count - 1)
+            if count
         ]
         path.write_text("".join(json.dumps(line) + "\n" for line in [header, *charges]))
         return path
@@ -77,22 +87,52 @@ class Workshop:
     def certify(
         self,
         plan: Plan,
-        synthetic: SyntheticSet,
+        synthetic: SyntheticSet | NoisyStatistics,
         ledger: Path | None,
         noise: Literal["system", "seeded"] = "system",
     ) -> Certificate:
-        return Certificate.from_plan(plan, synthetic, noise, ledger=ledger, seconds=1.5, created=CREATED)
+        return certify(plan, synthetic, noise, ledger=ledger, seconds=1.5, created=CREATED)
 
     def publish(
         self,
         folder: Path,
         plan: Plan,
-        synthetic: SyntheticSet | None = None,
+        synthetic: SyntheticSet | NoisyStatistics | None = None,
         noise: Literal["system", "seeded"] = "system",
     ) -> Path:
         synthetic = synthetic or self.set(plan.facts)
         ledger = self.ledger(folder.parent / f"{folder.name}.ledger", plan)
         return save(folder, synthetic, self.certify(plan, synthetic, ledger, noise), ledger)
+
+    @staticmethod
+    def measuring_plan(epsilon: float = 0.5, **settings: object) -> Plan:
+        chosen = {"per_class": 4, "networks": 2, "width": 4, "depth": 2, "resolution": 2} | settings
+        budget = PrivacyBudget(epsilon=epsilon, accountant="rdp")
+        return Moments(MomentsConfig(**chosen)).plan(FACTS, budget)  # type: ignore[arg-type]
+
+    @staticmethod
+    def statistics(plan: Plan, seed: int = 1) -> NoisyStatistics:
+        """Made-up numbers of the right form."""
+        generator = torch.Generator().manual_seed(seed)
+        assert isinstance(plan.config, MomentsConfig)
+        shapes = Moments(plan.config).shapes(plan.facts)
+        return NoisyStatistics({name: torch.randn(shape, generator=generator) for name, shape in shapes.items()})
+
+    def measure(self, folder: Path, **settings: object) -> Path:
+        """A release of statistics."""
+        plan = self.measuring_plan(**settings)  # type: ignore[arg-type]
+        return self.publish(folder, plan, self.statistics(plan))
+
+    def distil(self, folder: Path, source: Path, **settings: object) -> Path:
+        """A release of a set that claims to be distilled from them."""
+        statistics = load_statistics(source)
+        config = dataclasses.replace(statistics.measured().config, **settings)
+        made = self.set(per_class=config.per_class)
+        ledger = source / "ledger.jsonl"
+        certificate = certify_distilled(
+            statistics.certificate, config, made, ledger=ledger, seconds=2.5, created=CREATED
+        )
+        return save(folder, made, certificate, ledger)
 
     @staticmethod
     def forge(release: Path, edit: Callable[[dict[str, Any]], object], *, statement: bool = True) -> None:
@@ -116,6 +156,16 @@ def workshop() -> Workshop:
 @pytest.fixture(scope="session")
 def plan(workshop: Workshop) -> Plan:
     return workshop.plan()
+
+
+@pytest.fixture
+def statistics(tmp_path: Path, workshop: Workshop) -> Path:
+    return workshop.measure(tmp_path / "statistics")
+
+
+@pytest.fixture
+def distilled(tmp_path: Path, statistics: Path, workshop: Workshop) -> Path:
+    return workshop.distil(tmp_path / "distilled", statistics, per_class=3, seed=5)
 
 
 @pytest.fixture

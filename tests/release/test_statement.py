@@ -13,7 +13,8 @@ def statement(**changes: object) -> str:
         "epsilon_budgeted": 1.0,
         "epsilon_spent": 0.99987,
         "delta": 1e-5,
-        "images": 200,
+        "holding": "set",
+        "count": 200,
         "records": 60_000,
         "data": "mnist",
     }
@@ -39,11 +40,33 @@ def test_wording_of_version_1_is_frozen() -> None:
         statement(private=False, seeded=True),
         statement(private=False, epsilon_budgeted=math.inf, epsilon_spent=math.inf),
         statement(private=False, seeded=True, epsilon_budgeted=math.inf, epsilon_spent=math.inf),
+        *(
+            statement(holding=holding, **kind)
+            for holding in ("statistics", "distilled set")
+            for kind in (
+                {},
+                {"epsilon_spent": 9.998},
+                {"private": False, "seeded": True},
+                {"private": False, "epsilon_budgeted": math.inf, "epsilon_spent": math.inf},
+            )
+        ),
     ]
     assert hashlib.sha256("\n".join(texts).encode()).hexdigest() == FROZEN
 
 
-FROZEN = "6a1d14d2f10b964e837542b167fcfc7421f72d22ad15e931de1c5a64a9dfdefe"
+FROZEN = "8fba2142e892ac35c667fe8566a90fb37915b9bbcbd225c55e005c762663b726"
+
+
+def test_statistics_and_all_that_is_distilled_from_them_are_said_to_cost_one_epsilon() -> None:
+    measured, distilled = statement(holding="statistics", count=5120), statement(holding="distilled set")
+
+    assert measured.startswith('This release holds 5,120 numbers measured on the 60,000 private records of "mnist".')
+    assert "covers these numbers and every set distilled from them, all together." in measured
+    assert distilled.startswith(
+        'This release holds 200 synthetic images distilled from statistics of the 60,000 private records of "mnist".'
+    )
+    assert "covers them, this set and every other set distilled from them, all together." in distilled
+    assert "its numbers may reveal them" in statement(holding="statistics", private=False, seeded=True)
 
 
 def test_no_guarantee_is_said_first() -> None:

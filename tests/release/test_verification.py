@@ -11,8 +11,9 @@ from PIL import Image, PngImagePlugin
 from privset.errors import ReleaseError
 from privset.methods.method import Plan
 from privset.privacy.accounting import GaussianEvent, spend
-from privset.release import verification, verify
+from privset.release import examination, verify
 from privset.release.certificate import sha256
+from privset.release.examination import Examination
 
 FILES = ("certificate.json", "set.safetensors", "README.md", "preview.png", "ledger.jsonl")
 
@@ -50,8 +51,8 @@ def test_missing_folder_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_any_changed_byte_is_noticed(release: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Integrity alone must notice it; without this, forty calibrations would take most of the test's time.
-    monkeypatch.setattr(verification._Examination, "epsilon", lambda _: "")
-    monkeypatch.setattr(verification._Examination, "plan", lambda _: "")
+    monkeypatch.setattr(Examination, "_check_epsilon", lambda _: "")
+    monkeypatch.setattr(Examination, "_check_plan", lambda _: "")
     path = release / name
     content = path.read_bytes()
     assert verify(release).ok
@@ -216,9 +217,9 @@ def test_preview_may_be_compressed_by_another_pillow(release: Path, workshop: An
 def test_releases_of_other_versions_are_compared_by_digest(
     release: Path, workshop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verification.card, "write", lambda _: "other words")
+    monkeypatch.setattr(examination.card, "write", lambda _: "other words")
     assert failed(release) == {"card"}
-    monkeypatch.setattr(verification, "__version__", "99.0")
+    monkeypatch.setattr(examination, "__version__", "99.0")
     assert verify(release).ok
     (release / "README.md").write_text("something else")
     assert failed(release) == {"card"}

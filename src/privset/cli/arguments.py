@@ -25,7 +25,6 @@ from privset.privacy.budget import Accountant, PrivacyBudget
 Config = TypeVar("Config", bound=MethodConfig)
 Parsed = TypeVar("Parsed")
 
-DEFAULT_METHOD = "psg"
 DEFAULT_PER_CLASS = 10
 
 
@@ -70,7 +69,7 @@ class PlanArguments(Generic[Config]):
     """The probability with which it may be more; keep it well below 1 / number of records."""
     accountant: Accountant = "best"
     """rdp (as the paper), pld (tighter), or best, the smaller of these two valid bounds."""
-    method: str = DEFAULT_METHOD
+    method: str = methods.DEFAULT
     """How the set is made; see `privset methods`."""
     preset: str | None = None
     """Which of the method's settings to start from; by default its first."""
@@ -97,7 +96,7 @@ def parse(kind: Any, arguments: Sequence[str], program: str, **options: Any) -> 
 def parse_planned(kind: Any, arguments: Sequence[str], program: str, **required: Any) -> Any:
     """Like `parse`, for a command whose settings start from a method's preset."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    first.add_argument("--method", default=DEFAULT_METHOD)
+    first.add_argument("--method", default=methods.DEFAULT)
     first.add_argument("--preset")
     first.add_argument("--epsilon", default="10")
     first.add_argument("--per-class", "--per_class", default=str(DEFAULT_PER_CLASS))
@@ -105,7 +104,7 @@ def parse_planned(kind: Any, arguments: Sequence[str], program: str, **required:
         found, _ = first.parse_known_args(list(arguments))
         epsilon, per_class = float(found.epsilon), int(found.per_class)
     except (argparse.ArgumentError, ValueError):  # the full parser below says what is wrong with it
-        found = argparse.Namespace(method=DEFAULT_METHOD, preset=None)
+        found = argparse.Namespace(method=methods.DEFAULT, preset=None)
         epsilon, per_class = 10.0, DEFAULT_PER_CLASS
     chosen = methods.get(found.method)
     preset = found.preset or chosen.presets[0]

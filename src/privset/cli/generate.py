@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import tyro
 
@@ -12,9 +13,11 @@ from privset import pipeline
 from privset.cli import console
 from privset.cli.arguments import Config, PlanArguments, parse_planned
 from privset.cli.plan import describe
-from privset.methods import Execution
+from privset.methods import Execution, MeasuringMethod, require_measuring
 from privset.privacy import NoiseSource, Tally
-from privset.release import Release
+from privset.release import Release, StatisticsRelease
+
+Made = TypeVar("Made", Release, StatisticsRelease)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,17 +33,28 @@ class GenerateArguments(PlanArguments[Config]):
 
 def generate(arguments: Sequence[str]) -> int:
     """Make a synthetic set from private records and write the release."""
-    parsed = parse_planned(GenerateArguments, arguments, "privset generate", out=tyro.MISSING)
+    release, parsed = spend(GenerateArguments, arguments, "privset generate", pipeline.generate)
+    show_set(release, parsed.json)
+    return 0
+
+
+def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[..., Made]) -> tuple[Made, Any]:
+    """Parse, plan, say what it will cost, and do it; whatever can go wrong before a record is asked does so first."""
+    parsed = parse_planned(kind, arguments, program, out=tyro.MISSING)
     budget, method, tally = parsed.budget, parsed.make_method(), Tally()
+    measuring = make is pipeline.measure
+    if measuring:
+        require_measuring(type(method))
     noise = NoiseSource(parsed.noise_seed)
-    pipeline.check_free(parsed.out)  # before the data is read: that may take a while
+    # Before the data is read: that may take a while.
+    pipeline.check_free(parsed.out, resumable=isinstance(method, MeasuringMethod))
     with console.Bars() as bars:
         dataset = parsed.reading.load(parsed.data, bars)
         bars.phase("calibrating the noise", 0)
         planned = pipeline.plan(dataset.facts, method=method, budget=budget)
         if not parsed.json:
-            console.show(describe(planned))
-        release = pipeline.generate(
+            console.show(describe(planned, measuring=measuring))
+        release = make(
             dataset,
             method=method,
             budget=budget,
@@ -55,20 +69,23 @@ def generate(arguments: Sequence[str]) -> int:
             f"For the data holder only, not to be published: {tally.not_finite:,} contribution(s) were not finite and "
             "counted as zero. Look for broken images, or lower the learning rates."
         )
-    if parsed.json:
-        console.show_json(summary(release))
+    return release, parsed
+
+
+def show_set(release: Release, as_json: bool) -> None:
+    """The new set, for a person or for a program."""
+    if as_json:
+        console.show_json(summary(release) | {"images": len(release.set)})
     else:
         console.show(release.certificate.statement)
         console.show(f"The release is in {release.path}")
-    return 0
 
 
-def summary(release: Release) -> dict[str, object]:
+def summary(release: Release | StatisticsRelease) -> dict[str, object]:
     """What a program wants to know of a new release."""
     guarantee = release.certificate.guarantee
     return {
         "release": str(release.path),
-        "images": len(release.set.labels),
         "private": guarantee.private,
         "epsilon": guarantee.model_dump(mode="json")["epsilon_spent"],
         "delta": guarantee.delta,

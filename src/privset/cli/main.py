@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 
 from privset.cli import console
 from privset.cli.datasets import datasets
+from privset.cli.distil import distil
 from privset.cli.evaluate import evaluate
 from privset.cli.generate import generate
+from privset.cli.measure import measure
 from privset.cli.methods import methods
 from privset.cli.plan import plan
 from privset.cli.study import study
@@ -21,6 +23,8 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "methods": methods,
     "plan": plan,
     "generate": generate,
+    "measure": measure,
+    "distil": distil,
     "evaluate": evaluate,
     "verify": verify,
     "study": study,
@@ -45,9 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PrivsetError as error:
         console.warn(f"privset: {error}")
         return 2
-    except KeyboardInterrupt:
-        charged = "; nothing was released, and what was charged stays in the ledger"
-        console.warn(f"privset: stopped{charged if arguments[0] == 'generate' else ''}")
+    except KeyboardInterrupt as stop:
+        asking = "nothing was released, and what was charged stays in the ledger" if arguments[0] == "generate" else ""
+        kept = str(stop) or asking  # a run that can go on says so itself
+        console.warn(f"privset: stopped{'; ' if kept else ''}{kept}")
         return 130
 
 

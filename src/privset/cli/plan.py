@@ -27,12 +27,13 @@ def plan(arguments: Sequence[str]) -> int:
     return 0
 
 
-def describe(planned: Plan) -> str:
-    """The plan in a few lines, for a data holder."""
+def describe(planned: Plan, *, measuring: bool = False) -> str:
+    """The plan in a few lines, for a data holder; ``measuring`` if no set is made yet."""
     facts, budget = planned.facts, planned.budget
+    made = "statistics" if measuring else f"{planned.config.per_class * len(facts.classes)} synthetic images"
     lines = [
-        f"{planned.method} on {facts.name}: {planned.config.per_class * len(facts.classes)} synthetic images in "
-        f"{len(facts.classes)} classes, from {facts.size:,} records of {'x'.join(map(str, facts.shape))}.",
+        f"{planned.method} on {facts.name}: {made} in {len(facts.classes)} classes, from {facts.size:,} records of "
+        f"{'x'.join(map(str, facts.shape))}.",
         f"It asks {planned.questions:,} question(s):",
         *(
             f"  {event.count:,} of kind {event.question}, noise multiplier {event.noise_multiplier:.4g}, each record "

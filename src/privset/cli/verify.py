@@ -19,7 +19,9 @@ class VerifyArguments:
     """Recompute everything in a release that can be, and say what does not hold."""
 
     release: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RELEASE")]]
-    """The folder of the release."""
+    """The folder of the release: a set, or statistics."""
+    source: Path | None = None
+    """The statistics that the set was distilled from: also check these, and that the two belong together."""
     json: bool = False
     """Print one JSON object."""
 
@@ -29,7 +31,7 @@ def verify(arguments: Sequence[str]) -> int:
     parsed = parse(VerifyArguments, arguments, "privset verify")
     with console.Bars() as bars:
         bars.phase("recomputing", 0)
-        outcome = verify_release(parsed.release)
+        outcome = verify_release(parsed.release, source=parsed.source)
     if parsed.json:
         console.show_json(outcome.to_json())
     else:

@@ -3,12 +3,16 @@
 from typing import Any
 
 from privset.errors import ConfigError
+from privset.methods.checkpoint import Checkpoint
+from privset.methods.measuring import Measured, MeasuringMethod, Statistics, require_measuring
 from privset.methods.method import Execution, Method, MethodConfig, Plan, Synthesis
 from privset.methods.moments import Moments, MomentsConfig
 from privset.methods.psg import Psg, PsgConfig
 
-METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in (Psg, Moments)}
-"""By the name typed on the command line."""
+METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in (Moments, Psg)}
+"""By the name typed on the command line; the first is the default."""
+
+DEFAULT = next(iter(METHODS))
 
 
 def get(name: str) -> type[Method[Any]]:
@@ -23,8 +27,12 @@ def get(name: str) -> type[Method[Any]]:
 
 
 __all__ = [
+    "DEFAULT",
     "METHODS",
+    "Checkpoint",
     "Execution",
+    "Measured",
+    "MeasuringMethod",
     "Method",
     "MethodConfig",
     "Moments",
@@ -32,6 +40,8 @@ __all__ = [
     "Plan",
     "Psg",
     "PsgConfig",
+    "Statistics",
     "Synthesis",
     "get",
+    "require_measuring",
 ]

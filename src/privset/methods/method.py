@@ -194,10 +194,13 @@ class Method(abc.ABC, Generic[Config]):
         observer: Observer | None = None,
     ) -> Synthesis:
         """Ask exactly the planned questions and make the set from the answers."""
-        require(plan.method == self.name and plan.config == self.config, "this plan was made for other settings")
-        require(plan.facts == curator.facts, f"this plan was made for {plan.facts}, not for {curator.facts}")
+        self._check(curator, plan)
         return self._synthesise(curator, plan, execution or Execution(), observer or Observer())
 
     @abc.abstractmethod
     def _synthesise(self, curator: Curator, plan: Plan, execution: Execution, observer: Observer) -> Synthesis:
         """The method itself; `run` has checked that plan, settings and curator belong together."""
+
+    def _check(self, curator: Curator, plan: Plan) -> None:
+        require(plan.method == self.name and plan.config == self.config, "this plan was made for other settings")
+        require(plan.facts == curator.facts, f"this plan was made for {plan.facts}, not for {curator.facts}")

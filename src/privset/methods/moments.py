@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
@@ -17,7 +18,9 @@ from torch import Tensor
 
 from privset.errors import ConfigError
 from privset.facts import PublicFacts, pixel_range
-from privset.methods.method import Execution, Method, MethodConfig, Plan, Synthesis, require, require_at_least_one
+from privset.methods.checkpoint import Checkpoint, Loop
+from privset.methods.measuring import Measured, MeasuringMethod, Statistics
+from privset.methods.method import Execution, MethodConfig, Plan, Synthesis, require, require_at_least_one
 from privset.networks.features import RandomFeatures
 from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion, calibrate
@@ -53,6 +56,7 @@ class MomentsConfig(MethodConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_at_least_one(self, "networks", "width", "depth", "resolution", "steps", "networks_per_step")
+        require(self.depth <= 16, f"depth must be at most 16, not {self.depth}")
         require(0 < self.image_rate < float("inf"), f"image-rate must be a positive number, not {self.image_rate}")
         require(0 <= self.warp <= 3, f"warp must lie in [0, 3], not {self.warp}")
         require(0 <= self.averaging < 1, f"averaging must lie in [0, 1), not {self.averaging}")
@@ -80,7 +84,7 @@ class NetworkMoments:
     targets: Tensor
 
 
-class Moments(Method[MomentsConfig]):
+class Moments(MeasuringMethod[MomentsConfig]):
     """Class means of random features, measured once, matched by optimising pixels."""
 
     name = "moments"
@@ -88,6 +92,7 @@ class Moments(Method[MomentsConfig]):
     reference = "privset; after distribution matching (Zhao, Bilen: WACV 2023) with every answer noised once"
     config_type = MomentsConfig
     presets = ("standard", "light")
+    measured_with = frozenset({"networks", "width", "depth", "resolution", "warp", "centre_share", "count_share"})
 
     @classmethod
     def preset(cls, name: str, *, per_class: int, epsilon: float) -> MomentsConfig:  # noqa: ARG003 - for other methods
@@ -124,47 +129,45 @@ class Moments(Method[MomentsConfig]):
             TotalQuestion(bound=1.0, noise_multiplier=noise * math.sqrt(config.networks / rest)),
         )
 
-    def _synthesise(self, curator: Curator, plan: Plan, execution: Execution, observer: Observer) -> Synthesis:
-        measured = self.measure(curator, plan, execution, observer)
-        return self.distil(measured, plan.facts, execution, observer)
+    def shapes(self, facts: PublicFacts) -> dict[str, tuple[int, ...]]:
+        """Class sizes ``[k, 1]``; for each network, feature sums ``[P, d]`` and centred ones by class ``[P, k, d]``."""
+        config, classes = self.config, len(facts.classes)
+        with torch.device("meta"):  # the shape of features, and no computation
+            features = _feature_map(config, facts, 0)(torch.empty(1, *facts.shape)).shape[1]
+        return {
+            "class_sizes": (classes, 1),
+            "feature_sums": (config.networks, features),
+            "centred_sums": (config.networks, classes, features),
+        }
 
-    def feature_maps(self, facts: PublicFacts, execution: Execution) -> list[RandomFeatures]:
-        """The networks, from the public seed alone."""
-        config = self.config
-        return [
-            RandomFeatures(
-                facts,
-                seed=config.seed * 1_000_003 + number,
-                width=config.width,
-                depth=config.depth,
-                resolution=config.resolution,
-                warp=config.warp,
-            ).to(execution.device)
-            for number in range(config.networks)
-        ]
-
-    def measure(self, curator: Curator, plan: Plan, execution: Execution, observer: Observer) -> list[NetworkMoments]:
-        """Ask every planned question once."""
+    def _measure(self, curator: Curator, plan: Plan, execution: Execution, observer: Observer) -> Statistics:
         size_question, centre_question, sum_question = self._questions(plan.noise_multiplier)
         for question, event in zip((size_question, centre_question, sum_question), plan.events, strict=True):
             curator.prepay(question, event.count)
-        sizes = curator.total(size_question, lambda image, _: image.new_ones(1)).clamp_min(1)
-        measured = []
+        sizes = curator.total(size_question, lambda image, _: image.new_ones(1))
+        feature_sums, centred_sums = [], []
         observer.phase("measuring", self.config.networks)
-        for features in self.feature_maps(plan.facts, execution):
-            centre = curator.total(centre_question, lambda image, _, f=features: f(image[None])[0])[0] / sizes.sum()
+        for features in feature_maps(self.config, plan.facts, execution):
+            total = curator.total(centre_question, lambda image, _, f=features: f(image[None])[0])[0]
+            centre = _centre(total, sizes)
             sums = curator.total(
                 sum_question, lambda image, _, f=features, c=centre: F.normalize(f(image[None])[0] - c, dim=0)
             )
-            measured.append(NetworkMoments(centre, sums / sizes))
+            feature_sums.append(total)
+            centred_sums.append(sums)
             observer.step()
-        return measured
+        return {
+            "class_sizes": sizes,
+            "feature_sums": torch.stack(feature_sums),
+            "centred_sums": torch.stack(centred_sums),
+        }
 
-    def distil(
-        self, measured: list[NetworkMoments], facts: PublicFacts, execution: Execution, observer: Observer
+    def _distil(
+        self, measured: Measured[MomentsConfig], execution: Execution, observer: Observer, checkpoint: Checkpoint
     ) -> Synthesis:
-        """Optimise pixels until the class means of their features are the measured ones; touches no record."""
-        config, classes = self.config, len(facts.classes)
+        """Optimise pixels until the class means of their features are the measured ones."""
+        config, facts, classes = self.config, measured.facts, len(measured.facts.classes)
+        moments = network_moments(measured.statistics, execution)
         generator = torch.Generator().manual_seed(config.seed)
         start = 0.5 * torch.randn(classes * config.per_class, *facts.shape, generator=generator)
         low, high = pixel_range(facts, start.to(execution.device))
@@ -172,15 +175,14 @@ class Moments(Method[MomentsConfig]):
         average = images.detach().clone()
         optimiser = torch.optim.Adam([images], lr=config.image_rate, betas=(0.9, 0.99))
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, config.steps, 0.02 * config.image_rate)
-        maps = self.feature_maps(facts, execution)
-        observer.phase("distilling", config.steps)
-        for _ in range(config.steps):
+        maps = list(feature_maps(measured.config, facts, execution))
+        loop = Loop({"images": images, "average": average}, optimiser, schedule, generator)
+        for _ in loop.steps("distilling", config.steps, checkpoint, observer):
             loss = images.new_zeros(())
             for number in torch.randperm(len(maps), generator=generator)[: config.networks_per_step].tolist():
-                moments = measured[number]
-                found = F.normalize(maps[number](images) - moments.centre, dim=1)
+                found = F.normalize(maps[number](images) - moments[number].centre, dim=1)
                 means = found.view(classes, config.per_class, -1).mean(1)
-                loss = loss + (means - moments.targets).square().sum()
+                loss = loss + (means - moments[number].targets).square().sum()
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -188,5 +190,36 @@ class Moments(Method[MomentsConfig]):
             with torch.no_grad():
                 images.clamp_(low, high)
                 average.lerp_(images, 1 - config.averaging)
-            observer.step()
         return Synthesis(average.cpu(), torch.arange(classes).repeat_interleave(config.per_class))
+
+
+def feature_maps(config: MomentsConfig, facts: PublicFacts, execution: Execution) -> Iterator[RandomFeatures]:
+    """The networks, from the public seed alone."""
+    for number in range(config.networks):
+        yield _feature_map(config, facts, number).to(execution.device)
+
+
+def _feature_map(config: MomentsConfig, facts: PublicFacts, number: int) -> RandomFeatures:
+    return RandomFeatures(
+        facts,
+        seed=config.seed * 1_000_003 + number,
+        width=config.width,
+        depth=config.depth,
+        resolution=config.resolution,
+        warp=config.warp,
+    )
+
+
+def network_moments(statistics: Statistics, execution: Execution) -> list[NetworkMoments]:
+    """Means in place of sums: the noisy answers, divided by noisy class sizes."""
+    sizes, totals, sums = (
+        statistics[name].to(execution.device) for name in ("class_sizes", "feature_sums", "centred_sums")
+    )
+    return [
+        NetworkMoments(_centre(total, sizes), table / sizes.clamp_min(1))
+        for total, table in zip(totals, sums, strict=True)
+    ]
+
+
+def _centre(total: Tensor, sizes: Tensor) -> Tensor:
+    return total / sizes.clamp_min(1).sum()

@@ -1,12 +1,14 @@
 """The trusted kernel: all that an auditor must read to believe a guarantee.
 
 budget -> what may be spent; accounting -> what questions cost; ledger -> what was asked, on disk;
-noise -> secret randomness; clipping -> what one record may contribute; curator -> the only holder of records.
+kept -> answers that outlive a stopped run; noise -> secret randomness; clipping -> what one record may
+contribute; curator -> the only holder of records.
 """
 
 from privset.privacy.accounting import GaussianEvent, Spending, calibrate, spend
 from privset.privacy.budget import RELATION, PrivacyBudget
 from privset.privacy.curator import Curator, GradientQuestion, Tally, TotalQuestion
+from privset.privacy.kept import KeptAnswers, take_up
 from privset.privacy.ledger import BudgetExceeded, Ledger
 from privset.privacy.noise import NoiseSource, seeded_noise, system_noise
 
@@ -16,6 +18,7 @@ __all__ = [
     "Curator",
     "GaussianEvent",
     "GradientQuestion",
+    "KeptAnswers",
     "Ledger",
     "NoiseSource",
     "PrivacyBudget",
@@ -26,4 +29,5 @@ __all__ = [
     "seeded_noise",
     "spend",
     "system_noise",
+    "take_up",
 ]

@@ -19,6 +19,7 @@ from privset.errors import ConfigError
 from privset.facts import PublicFacts, normalise
 from privset.privacy.accounting import GaussianEvent
 from privset.privacy.clipping import Loss, Parameters, clipped_gradient_sum, clipped_sums
+from privset.privacy.kept import KeptAnswers
 from privset.privacy.ledger import Ledger
 from privset.privacy.noise import NoiseSource
 from privset.privacy.sampling import poisson_sample
@@ -104,6 +105,7 @@ class Curator:
         device: Where answers are computed.
         chunk: How many per-record gradients are held at once (memory and speed alone); None chooses.
         tally: Receives what the data holder alone may see.
+        kept: Keeps the answers to `total` questions before they are given, and gives those it has again.
     """
 
     def __init__(
@@ -116,14 +118,20 @@ class Curator:
         device: str = "cpu",
         chunk: int | None = None,
         tally: Tally | None = None,
+        kept: KeptAnswers | None = None,
     ) -> None:
         if len(records) != facts.size:
             raise ConfigError(f"{facts.name}: {len(records)} records, but the public facts say {facts.size}")
         ledger.budget.check_size(facts.size)
+        if ledger.is_reopened and kept is None:
+            raise ConfigError("a ledger that was opened again pays for kept answers only, and there are none here")
         self.facts = facts
         self._ledger = ledger
         self._prepaid: dict[GaussianEvent, int] = {}
-        self._answer_gradient, self._answer_total = _answers(records, facts, noise, device, chunk, tally or Tally())
+        self._keeps = kept is not None
+        self._answer_gradient, self._answer_total = _answers(
+            records, facts, noise, device, chunk, tally or Tally(), kept
+        )
 
     def prepay(self, question: GradientQuestion | TotalQuestion, count: int) -> None:
         """Charge ``count`` answers at once, so that a fast loop never waits for the disk.
@@ -150,6 +158,8 @@ class Curator:
         """
         if any(value.dtype not in (torch.float32, torch.float64) for value in parameters.values()):
             raise ConfigError("gradients are asked for in float32 or float64; in less, clipping would not hold")
+        if self._keeps:
+            raise ConfigError("answers to gradient questions are not kept; a method that measures asks for totals only")
         self._pay(question, draws)
         return [self._answer_gradient(question, loss, parameters) for _ in range(draws)]
 
@@ -158,7 +168,8 @@ class Curator:
 
         Guarantee: a Gaussian answer of sensitivity ``bound`` for every pure statistic. It is evaluated under
         `torch.func.vmap`, which keeps the records of a block apart; a vector longer than ``bound`` is shortened to
-        it, and one that is not finite counts as zero. A class without records gives noise around zero.
+        it, and one that is not finite counts as zero. A class without records gives noise around zero. Where
+        answers are kept, this one is durable before it is returned, and a kept one is returned as it is.
 
         Args:
             question: Bound and noise.
@@ -185,7 +196,13 @@ def _chunk_for(parameters: Parameters, device: str) -> int:
 
 
 def _answers(
-    records: Records, facts: PublicFacts, noise: NoiseSource, device: str, chunk: int | None, tally: Tally
+    records: Records,
+    facts: PublicFacts,
+    noise: NoiseSource,
+    device: str,
+    chunk: int | None,
+    tally: Tally,
+    kept: KeptAnswers | None,
 ) -> tuple[
     Callable[[GradientQuestion, Loss, Parameters], Parameters],
     Callable[[TotalQuestion, Statistic, int | None], Tensor],
@@ -204,6 +221,11 @@ def _answers(
         return {name: noise.add_normal(value, std).to(dtype) for name, value in sums.items()}
 
     def total(question: TotalQuestion, statistic: Statistic, block: int | None) -> Tensor:
+        std = question.noise_multiplier * question.bound
+        if kept is not None and (answer := kept.recall(question)) is not None:
+            # Drawn and thrown away: noise from a seed must go on where it stood, and never serve two questions.
+            noise.add_normal(torch.zeros_like(answer), std)
+            return answer.to(device)
         # On a CPU larger blocks spend their time mapping memory; on a GPU smaller ones leave it idle.
         block = block or (2000 if device.startswith("cuda") else 200)
         of_each, rooms = vmap(statistic), len(facts.classes) if question.by_class else 1
@@ -216,6 +238,7 @@ def _answers(
             added, bad = clipped_sums(rows, room, rooms, question.bound)
             sums = sums + added
             tally.not_finite += int(bad)
-        return noise.add_normal(sums, question.noise_multiplier * question.bound).to(torch.float32)
+        answer = noise.add_normal(sums, std).to(torch.float32)
+        return answer if kept is None else kept.keep(question, answer)
 
     return gradient, total

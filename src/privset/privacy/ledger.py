@@ -25,7 +25,8 @@ class BudgetExceeded(BudgetError):  # noqa: N818 - what happened, as the design 
 class Ledger:
     """The charges against one budget, in memory and, given a path, on disk.
 
-    The file is created by the first charge, exclusively: two runs can never share one.
+    The file is created by the first charge, exclusively: two runs can never share one. Only a run that kept its
+    answers may open it again, to go on with itself: see `privset.privacy.kept`.
 
     >>> ledger = Ledger(PrivacyBudget(epsilon=1.0))
     >>> ledger.charge(GaussianEvent(question="total", sampling_rate=1.0, noise_multiplier=1.0))
@@ -38,6 +39,32 @@ class Ledger:
         self.budget = budget
         self.path = path
         self._events: tuple[GaussianEvent, ...] = ()
+        self._carried: dict[GaussianEvent, int] = {}
+
+    @classmethod
+    def reopened(cls, budget: PrivacyBudget, path: Path) -> Ledger:
+        """The ledger of a run that was stopped, for this same run to go on; a new one if it had charged nothing.
+
+        What is on file was charged and stays charged. The run asks the same questions again from the first on, so
+        each charge it repeats is taken from those on file while they last, and only the rest is written. That is
+        sound only if no question gets a second answer: a `Curator` takes such a ledger with kept answers only.
+
+        A last line without its end was cut off while it was written; its charge never returned, so nothing was
+        answered on it, and it is dropped.
+        """
+        ledger = cls(budget, path)
+        if not path.exists() or not _mended(path):
+            return ledger
+        found, ledger._events = read(path)
+        if found != budget:
+            raise BudgetError(f"{path} was kept for another budget: {found}, not {budget}")
+        ledger._carried = {dataclasses.replace(event, count=1): event.count for event in ledger._events}
+        return ledger
+
+    @property
+    def is_reopened(self) -> bool:
+        """Whether charges of an earlier process are in it."""
+        return bool(self._carried)
 
     @property
     def events(self) -> tuple[GaussianEvent, ...]:
@@ -46,6 +73,13 @@ class Ledger:
 
     def charge(self, event: GaussianEvent) -> None:
         """Record the event durably, or raise `BudgetExceeded` and record nothing."""
+        single = dataclasses.replace(event, count=1)
+        carried = min(self._carried.get(single, 0), event.count)
+        if carried:
+            self._carried[single] -= carried
+            if carried == event.count:
+                return
+            event = dataclasses.replace(event, count=event.count - carried)
         events = merge([*self._events, event])
         cost = spend(events, self.budget.delta).by(self.budget.accountant)
         if cost > self.budget.epsilon:
@@ -96,6 +130,21 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _mended(path: Path) -> bool:
+    """Drop what a crash left of a last line; False, and no file, if no charge is left."""
+    content = path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole.count(b"\n") < 2:  # the header alone: nothing was ever charged
+        path.unlink()
+        sync_folder(path.parent)
+        return False
+    if whole != content:
+        with open(path, "r+b") as file:
+            file.truncate(len(whole))
+            os.fsync(file.fileno())
+    return True
 
 
 def read(path: Path) -> tuple[PrivacyBudget, tuple[GaussianEvent, ...]]:

@@ -23,12 +23,14 @@ class NoiseSource:
 
     Attributes:
         kind: "system" (secret, for releases) or "seeded" (repeatable, never private).
+        seed: Of seeded noise; None for the system's, whose key nobody is told.
     """
 
     def __init__(self, seed: int | None = None) -> None:
         if seed is not None and not 0 <= seed < 2**256:
             raise ConfigError(f"a noise seed must be 0 or more (and below 2**256), not {seed}")
         self.kind: Literal["system", "seeded"] = "system" if seed is None else "seeded"
+        self.seed = seed
         key = secrets.randbits(256) if seed is None else seed
         self._stream = np.random.Generator(ChaCha(key=key, rounds=20))  # pyright: ignore[reportArgumentType]
 

@@ -1,9 +1,12 @@
-"""What comes out: the synthetic set, its certificate, and the folder they are published in."""
+"""What comes out: a synthetic set or noisy statistics, their certificate, and the folder they are published in."""
 
-from privset.release.artefact import Release, check_writable, load, save
+from privset.release.artefact import Release, StatisticsRelease, check_writable, load, load_statistics, save
 from privset.release.certificate import LEDGER_FILE, Certificate
+from privset.release.issuing import certify, certify_distilled
 from privset.release.statement import NOT_ACCOUNTED, statement_of
+from privset.release.statistics import NoisyStatistics
 from privset.release.synthetic import SyntheticSet
+from privset.release.unfinished import Unfinished
 from privset.release.verification import Check, Verification, verify
 
 __all__ = [
@@ -11,11 +14,17 @@ __all__ = [
     "NOT_ACCOUNTED",
     "Certificate",
     "Check",
+    "NoisyStatistics",
     "Release",
+    "StatisticsRelease",
     "SyntheticSet",
+    "Unfinished",
     "Verification",
+    "certify",
+    "certify_distilled",
     "check_writable",
     "load",
+    "load_statistics",
     "save",
     "statement_of",
     "verify",

@@ -12,18 +12,24 @@ import os
 import secrets
 import shutil
 from pathlib import Path
+from typing import Any
 
-from privset.errors import ReleaseError
+from privset import methods
+from privset.errors import ConfigError, ReleaseError
+from privset.methods import Measured, MeasuringMethod, require_measuring
 from privset.privacy.ledger import sync_folder
-from privset.release import card, preview, synthetic
+from privset.release import card, replanning, statistics, synthetic
 from privset.release.certificate import FILE as CERTIFICATE_FILE
-from privset.release.certificate import LEDGER_FILE, Certificate, read_ledger, sha256
+from privset.release.certificate import LEDGER_FILE, Certificate, sha256
+from privset.release.issuing import Content, content_files, read_ledger
+from privset.release.sections import SetContents
+from privset.release.statistics import NoisyStatistics
 from privset.release.synthetic import SyntheticSet
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Release:
-    """A release as read from its folder.
+    """A synthetic set as read from its folder.
 
     Attributes:
         path: The folder.
@@ -34,6 +40,50 @@ class Release:
     path: Path
     set: SyntheticSet
     certificate: Certificate
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StatisticsRelease:
+    """Noisy statistics as read from their folder.
+
+    Attributes:
+        path: The folder.
+        statistics: What sets can be distilled from.
+        certificate: What was asked, what it cost, what it guarantees.
+    """
+
+    path: Path
+    statistics: NoisyStatistics
+    certificate: Certificate
+
+    def measured(self) -> Measured[Any]:
+        """The statistics with the settings and the facts they were measured with.
+
+        Raises:
+            ReleaseError: The settings are impossible, or statistics measured with them have another form.
+        """
+        config = replanning.method_of(self.certificate).config
+        found = Measured(config=config, facts=self.certificate.public_facts(), statistics=self.statistics.tensors)
+        try:
+            require_measuring(methods.get(self.certificate.method))(config).check_form(found)
+        except ConfigError as error:
+            raise ReleaseError(f"{self.path}: {error}; get the release again from its source") from error
+        return found
+
+    def method(self, **settings: Any) -> MeasuringMethod[Any]:
+        """The method they were measured with, with some of its settings changed.
+
+        Raises:
+            ConfigError: There is no such setting, or they were measured with another value of it.
+        """
+        measured = self.measured()
+        known = {field.name for field in dataclasses.fields(measured.config)}
+        if unknown := ", ".join(sorted(settings.keys() - known)):
+            raise ConfigError(f"{self.certificate.method} has no setting {unknown}; it has {', '.join(sorted(known))}")
+        kind = require_measuring(methods.get(self.certificate.method))
+        chosen = kind(dataclasses.replace(measured.config, **settings))
+        chosen.check_settings(measured)
+        return chosen
 
 
 def check_writable(folder: Path) -> None:
@@ -64,12 +114,12 @@ def check_writable(folder: Path) -> None:
         ) from error
 
 
-def save(folder: Path, synthetic_set: SyntheticSet, certificate: Certificate, ledger_path: Path | None) -> Path:
+def save(folder: Path, content: Content, certificate: Certificate, ledger_path: Path | None) -> Path:
     """Write the whole release, or nothing.
 
     Args:
         folder: Where; it must not exist.
-        synthetic_set: The set that the certificate was made for.
+        content: The set or the statistics that the certificate was made for.
         certificate: Its certificate.
         ledger_path: The curator's ledger, which is copied; None if the certificate was made without one.
 
@@ -77,17 +127,17 @@ def save(folder: Path, synthetic_set: SyntheticSet, certificate: Certificate, le
         The folder, as an absolute path.
 
     Raises:
-        ReleaseError: It exists, cannot be written, or set, ledger and certificate do not belong together.
+        ReleaseError: It exists, cannot be written, or content, ledger and certificate do not belong together.
     """
     folder = Path(os.path.abspath(folder))
-    files = _files(synthetic_set, certificate, ledger_path)
+    files = _files(content, certificate, ledger_path)
     check_writable(folder)
     partial = folder.parent / _partial(folder.name)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         partial.mkdir()
-        for name, content in files.items():
-            _write_durably(partial / name, content)
+        for name, written in files.items():
+            _write_durably(partial / name, written)
         sync_folder(partial)
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
@@ -108,27 +158,60 @@ def save(folder: Path, synthetic_set: SyntheticSet, certificate: Certificate, le
 
 
 def load(folder: str | Path) -> Release:
-    """Read a release. Only JSON and safetensors are read, so a hostile folder cannot run code.
+    """Read a synthetic set. Only JSON and safetensors are read, so a hostile folder cannot run code.
 
     The form of everything is checked, and that the set is the one the certificate is about. Whether the
     numbers in the certificate are right is for `verify`.
 
     Raises:
-        ReleaseError: A missing or unreadable file, an unknown version, or another set than the certificate's.
+        ReleaseError: A missing or unreadable file, an unknown version, statistics in place of a set, or another set
+            than the certificate's.
     """
     folder = Path(folder)
-    text = read_file(folder, CERTIFICATE_FILE)
-    parsed = Certificate.parse(text, str(folder / CERTIFICATE_FILE))
-    where = folder / synthetic.FILE
+    parsed, where = _certificate(folder), folder / synthetic.FILE
+    if not isinstance(parsed.contents, SetContents):
+        raise ReleaseError(
+            f"{folder} holds statistics, not images; make a set from them with `privset distil {folder} --out SET`"
+        )
     loaded = SyntheticSet.from_bytes(read_file(folder, synthetic.FILE), parsed.public_facts(), str(where))
     if loaded.pixel_form != parsed.contents.pixel_form:
         raise ReleaseError(f"{where}: holds {loaded.pixel_form}, but the certificate says {parsed.contents.pixel_form}")
-    if loaded.digest() != parsed.contents.digest:
+    _check_digest(loaded, parsed, where)
+    return Release(folder, loaded, parsed)
+
+
+def load_statistics(folder: str | Path) -> StatisticsRelease:
+    """Read noisy statistics, with the same suspicion as `load` reads a set.
+
+    Raises:
+        ReleaseError: A missing or unreadable file, an unknown version, a set in place of statistics, or others than
+            the certificate's.
+    """
+    folder = Path(folder)
+    parsed, where = _certificate(folder), folder / statistics.FILE
+    if isinstance(parsed.contents, SetContents):
         raise ReleaseError(
-            f"{where}: is not the set that {CERTIFICATE_FILE} is about; `privset verify {folder}` says more, "
+            f"{folder} holds a synthetic set, and no set can be distilled from another; give the folder that "
+            "`privset measure` wrote"
+        )
+    loaded = NoisyStatistics.from_bytes(read_file(folder, statistics.FILE), str(where))
+    if loaded.shapes != parsed.contents.shapes:
+        raise ReleaseError(f"{where}: holds {loaded}, and the certificate is about other shapes; get the release again")
+    _check_digest(loaded, parsed, where)
+    return StatisticsRelease(folder, loaded, parsed)
+
+
+def _certificate(folder: Path) -> Certificate:
+    return Certificate.parse(read_file(folder, CERTIFICATE_FILE), str(folder / CERTIFICATE_FILE))
+
+
+def _check_digest(content: Content, certificate: Certificate, where: Path) -> None:
+    if content.digest() != certificate.contents.digest:
+        what = "set" if isinstance(content, SyntheticSet) else "content"
+        raise ReleaseError(
+            f"{where}: is not the {what} that {CERTIFICATE_FILE} is about; `privset verify {where.parent}` says more, "
             "and the release should be got again from its source"
         )
-    return Release(folder, loaded, parsed)
 
 
 def read_file(folder: Path, name: str) -> bytes:
@@ -143,13 +226,9 @@ def read_file(folder: Path, name: str) -> bytes:
         raise ReleaseError(f"{folder / name} cannot be read ({error.strerror})") from error
 
 
-def _files(synthetic_set: SyntheticSet, certified: Certificate, ledger_path: Path | None) -> dict[str, bytes]:
+def _files(content: Content, certified: Certificate, ledger_path: Path | None) -> dict[str, bytes]:
     """Name and content of every file; refuses what the certificate does not vouch for."""
-    files = {
-        synthetic.FILE: synthetic_set.to_bytes(),
-        preview.FILE: preview.encode(preview.draw(synthetic_set)),
-        card.FILE: card.write(certified).encode(),
-    }
+    files = content_files(content) | {card.FILE: card.write(certified).encode()}
     if ledger_path is not None:
         files[LEDGER_FILE] = read_ledger(ledger_path)
     digests = {name: sha256(content) for name, content in files.items()}

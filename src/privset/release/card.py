@@ -1,4 +1,4 @@
-"""README.md of a release, a dataset card: what the set is, whom the guarantee protects, how to load it.
+"""README.md of a release, a dataset card: what it holds, whom the guarantee protects, how to use it.
 
 The card is a function of the certificate alone. It leaves out the seal and the digests of files, which are
 made after it.
@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
 
+from privset.release.certificate import Certificate
+from privset.release.sections import SetContents, StatisticsContents
 from privset.release.statement import rounded_up
-
-if TYPE_CHECKING:  # the certificate records the digest of the card, so it imports this module
-    from privset.release.certificate import Certificate
 
 FILE = "README.md"
 
@@ -23,15 +21,18 @@ _MOST_CLASSES = 100
 
 def write(certificate: Certificate) -> str:
     """The whole card, as Markdown with YAML front matter in the Hugging Face layout."""
-    title = f"Synthetic images in place of {_escape(certificate.facts.name)}"
+    contents = certificate.contents
+    if isinstance(contents, SetContents):
+        middle = [_contents(certificate, contents), _origin(certificate), _loading(certificate, contents)]
+    else:
+        middle = [_statistics(certificate, contents), _DISTILLING]
     parts = [
         _front_matter(certificate),
-        f"# {title}",
+        f"# {_escape(_title(certificate))}",
         _warning(certificate),
         _escape(certificate.statement),
         _guarantee(certificate),
-        _contents(certificate),
-        _loading(certificate),
+        *middle,
         _limits(certificate),
         _verifying(),
         _LICENCE,
@@ -39,19 +40,25 @@ def write(certificate: Certificate) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def _title(certificate: Certificate) -> str:
+    what = "Synthetic images in place" if isinstance(certificate.contents, SetContents) else "Statistics"
+    return f"{what} of {certificate.facts.name}"
+
+
 def _front_matter(certificate: Certificate) -> str:
-    images = certificate.contents.images
-    size = next((name for most, name in _SIZES if images < most), "n>1M")
-    tags = ["synthetic", "privset"] + (["differential-privacy"] if certificate.guarantee.private else ["not-private"])
+    contents, sizes, kind = certificate.contents, [], "statistics"
+    if isinstance(contents, SetContents):
+        sizes = [next((name for most, name in _SIZES if contents.images < most), "n>1M")]
+        kind = "synthetic"
+    tags = [kind, "privset"] + (["differential-privacy"] if certificate.guarantee.private else ["not-private"])
     # A JSON string is a YAML string, whatever characters the name of the data has.
-    name = json.dumps(f"Synthetic images in place of {certificate.facts.name}", ensure_ascii=False)
+    name = json.dumps(_title(certificate), ensure_ascii=False)
     lines = [
         "---",
         f"pretty_name: {name}",
         "task_categories:",
         "- image-classification",
-        "size_categories:",
-        f"- {size}",
+        *(line for size in sizes for line in ("size_categories:", f"- {size}")),
         "tags:",
         *(f"- {tag}" for tag in tags),
         "viewer: false",
@@ -64,7 +71,7 @@ def _warning(certificate: Certificate) -> str:
     if certificate.guarantee.private:
         return ""
     reason = "seeded noise" if certificate.noise_source == "seeded" else "epsilon is infinite"
-    return f"## NOT PRIVATE: {reason}\n\n**Do not publish this set if the records behind it are private.**"
+    return f"## NOT PRIVATE: {reason}\n\n**Do not publish this if the records behind it are private.**"
 
 
 def _guarantee(certificate: Certificate) -> str:
@@ -93,8 +100,8 @@ def _guarantee(certificate: Certificate) -> str:
     )
 
 
-def _contents(certificate: Certificate) -> str:
-    facts, contents = certificate.facts, certificate.contents
+def _contents(certificate: Certificate, contents: SetContents) -> str:
+    facts = certificate.facts
     names = [f"{_escape(name)} ({count:,})" for name, count in zip(facts.classes, contents.per_class, strict=False)]
     more = [f"and {len(names) - _MOST_CLASSES:,} more"] if len(names) > _MOST_CLASSES else []
     form = (
@@ -116,18 +123,55 @@ def _contents(certificate: Certificate) -> str:
     )
 
 
-def _loading(certificate: Certificate) -> str:
+def _origin(certificate: Certificate) -> str:
+    if certificate.source is None:
+        return ""
     return (
-        "## How to load it\n\n`inputs` are what a network should be trained on: images normalised with the "
-        "public constants below. Test images must be normalised with the same ones.\n\n"
-        f"```python\n{_in_torch(certificate)}\n```\n\n"
-        f"Without PyTorch:\n\n```python\n{_in_numpy(certificate)}\n```"
+        "## Where it comes from\n\nThe private records were asked once, for statistics; this set was distilled from "
+        "them without looking at a record again. Guarantee, questions and ledger are those of the statistics. With "
+        "their release at hand, `privset verify FOLDER --source STATISTICS` checks that the two belong together.\n\n"
+        f"- seal of their certificate: `{certificate.source.certificate}`\n"
+        f"- digest of their content: `{certificate.source.digest}`"
     )
 
 
-def _in_torch(certificate: Certificate) -> str:
+def _statistics(certificate: Certificate, contents: StatisticsContents) -> str:
     facts = certificate.facts
-    if certificate.contents.pixel_form == "8-bit":
+    rows = [(_escape(name), " x ".join(map(str, shape))) for name, shape in contents.shapes.items()]
+    names = [_escape(name) for name in facts.classes[:_MOST_CLASSES]]
+    more = [f"and {len(facts.classes) - _MOST_CLASSES:,} more"] if len(facts.classes) > _MOST_CLASSES else []
+    return (
+        f"## What is in it\n\n{contents.numbers:,} numbers, measured by the method {_escape(certificate.method)} on "
+        f"{certificate.created[:10]} on images of {facts.channels} x {facts.height} x {facts.width} (channels, height, "
+        f"width). There is no image in it.\n\n{_table(('tensor', 'shape'), rows)}\n\n"
+        f"Classes, in the order of the labels: {', '.join(names + more)}.\n\n"
+        "- `statistics.safetensors`: the tensors, float32\n"
+        "- `certificate.json`: every number behind the guarantee, and every setting they were measured with; the "
+        "networks that saw the images are known by the seed there\n"
+        "- `ledger.jsonl`: the charges as they were recorded before each answer (private releases have one)"
+    )
+
+
+_DISTILLING = (
+    "## How to use it\n\nWith privset installed, and no data:\n\n```\n"
+    "privset distil FOLDER --per-class 50 --out SET\n```\n\n"
+    "This makes a synthetic set, as often as you like, of any size, and costs no privacy. Every such set carries the "
+    "guarantee above."
+)
+
+
+def _loading(certificate: Certificate, contents: SetContents) -> str:
+    return (
+        "## How to load it\n\n`inputs` are what a network should be trained on: images normalised with the "
+        "public constants below. Test images must be normalised with the same ones.\n\n"
+        f"```python\n{_in_torch(certificate, contents)}\n```\n\n"
+        f"Without PyTorch:\n\n```python\n{_in_numpy(certificate, contents)}\n```"
+    )
+
+
+def _in_torch(certificate: Certificate, contents: SetContents) -> str:
+    facts = certificate.facts
+    if contents.pixel_form == "8-bit":
         use = "inputs = (images.float() / 255 - mean) / std"
     else:
         use = (
@@ -138,15 +182,15 @@ def _in_torch(certificate: Certificate) -> str:
 import torch
 from safetensors.torch import load_file
 
-{_tensors(certificate)}
+{_tensors(certificate, contents)}
 mean = torch.tensor({list(facts.mean)}).view(-1, 1, 1)
 std = torch.tensor({list(facts.std)}).view(-1, 1, 1)
 {use}"""
 
 
-def _in_numpy(certificate: Certificate) -> str:
+def _in_numpy(certificate: Certificate, contents: SetContents) -> str:
     facts = certificate.facts
-    if certificate.contents.pixel_form == "8-bit":
+    if contents.pixel_form == "8-bit":
         use = 'inputs = (images.astype("float32") / 255 - mean) / std'
     else:
         use = (
@@ -157,14 +201,14 @@ def _in_numpy(certificate: Certificate) -> str:
 import numpy as np
 from safetensors.numpy import load_file
 
-{_tensors(certificate)}
+{_tensors(certificate, contents)}
 mean = np.array({list(facts.mean)}, dtype="float32").reshape(-1, 1, 1)
 std = np.array({list(facts.std)}, dtype="float32").reshape(-1, 1, 1)
 {use}"""
 
 
-def _tensors(certificate: Certificate) -> str:
-    facts, contents = certificate.facts, certificate.contents
+def _tensors(certificate: Certificate, contents: SetContents) -> str:
+    facts = certificate.facts
     form = "uint8" if contents.pixel_form == "8-bit" else "normalised float32"
     shape = [contents.images, facts.channels, facts.height, facts.width]
     return f"""\
@@ -188,9 +232,9 @@ def _verifying() -> str:
 
 
 _LICENCE = (
-    "## Licence\n\nThe holder of the private data decides under which licence this set is published, and "
+    "## Licence\n\nThe holder of the private data decides under which licence this is published, and "
     "puts it beside this file as `LICENSE`. This file must stay as it is, or `privset verify` will say "
-    "that it was changed. privset claims no rights in the set."
+    "that it was changed. privset claims no rights in it."
 )
 
 

@@ -22,35 +22,30 @@ The JSON Schema is printed by ``python -m privset.release.schema``.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, JsonValue, ValidationError
 
 from privset.errors import PrivsetError, ReleaseError
 from privset.facts import PublicFacts
-from privset.methods.method import Plan
 from privset.privacy.accounting import GaussianEvent
-from privset.privacy.budget import RELATION, PrivacyBudget
-from privset.release import card, preview, synthetic
+from privset.privacy.budget import PrivacyBudget
 from privset.release.sections import (
     Contents,
     Digest,
     Document,
-    EpsilonByAccountant,
     Event,
     Facts,
     Guarantee,
+    SetContents,
+    Source,
+    StatisticsContents,
 )
-from privset.release.software import versions
-from privset.release.statement import NOT_ACCOUNTED, statement_of
-from privset.release.synthetic import SyntheticSet
+from privset.release.statement import Holding, statement_of
 
 FILE = "certificate.json"
 LEDGER_FILE = "ledger.jsonl"
@@ -62,7 +57,9 @@ class Certificate(Document):
     format: Literal["privset-certificate"]
     version: Literal[1]
     created: str = Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$", description="When, in UTC")
-    seconds: int = Field(ge=0, description="Wall-clock time that making the set took, in whole seconds")
+    seconds: int = Field(
+        ge=0, description="Wall-clock time that making it took, in whole seconds; since it was last taken up again"
+    )
     statement: str = Field(description="The guarantee in words, generated from the numbers")
     guarantee: Guarantee
     noise_source: Literal["system", "seeded"] = Field(
@@ -73,85 +70,14 @@ class Certificate(Document):
     facts: Facts
     method: str
     configuration: dict[str, JsonValue] = Field(description="Every setting of the method")
-    seeds: dict[str, int] = Field(description="Seeds of public randomness; never of private noise")
+    seeds: dict[str, int] = Field(
+        description="Seeds of public randomness, never of private noise; measured: that of a distilled set's statistics"
+    )
     contents: Contents
+    source: Source | None = Field(default=None, description="Only if the set was distilled from published statistics")
     files: dict[str, Digest] = Field(description="SHA-256 of every other file of the release")
     software: dict[str, str]
     seal: Digest = Field(description="SHA-256 of everything else in this certificate")
-
-    @classmethod
-    def from_plan(
-        cls,
-        plan: Plan,
-        synthetic_set: SyntheticSet,
-        noise_source: Literal["system", "seeded"],
-        *,
-        ledger: Path | None,
-        seconds: float,
-        created: datetime | None = None,
-    ) -> Certificate:
-        """The sealed certificate of a set that was made by following ``plan``.
-
-        Args:
-            plan: What was asked, at which noise.
-            synthetic_set: What came of it.
-            noise_source: The kind of noise the curator used.
-            ledger: The curator's ledger; None only where there is no guarantee to account for.
-            seconds: Wall-clock time of the run.
-            created: Now, unless given.
-
-        Raises:
-            ReleaseError: A private release without a ledger, or something that cannot be written down.
-        """
-        private = noise_source == "system" and plan.budget.private and math.isfinite(plan.epsilon)
-        if private and ledger is None:
-            raise ReleaseError("a private release needs the curator's ledger beside its certificate")
-        facts = _facts(plan.facts)
-        fields: dict[str, Any] = {
-            "format": "privset-certificate",
-            "version": 1,
-            "created": (created or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "seconds": round(seconds),  # no finer: time depends on the records, and this is published
-            "statement": "",
-            "guarantee": Guarantee(
-                private=private,
-                epsilon_budgeted=plan.budget.epsilon,
-                epsilon_spent=plan.epsilon,
-                delta=plan.budget.delta,
-                relation=RELATION,
-                accountant=plan.budget.accountant,
-                epsilon_by=EpsilonByAccountant(rdp=plan.spending.rdp, pld=plan.spending.pld),
-            ),
-            "noise_source": noise_source,
-            "events": tuple(Event(**dataclasses.asdict(event)) for event in plan.events),
-            "not_accounted": NOT_ACCOUNTED,
-            "facts": facts,
-            "method": plan.method,
-            "configuration": plain(dataclasses.asdict(plan.config)),
-            "seeds": {"public": plan.config.seed},
-            "contents": Contents(
-                images=len(synthetic_set),
-                per_class=synthetic_set.per_class,
-                pixel_form=synthetic_set.pixel_form,
-                digest=synthetic_set.digest(),
-            ),
-            "files": {},
-            "software": versions(),
-            "seal": "0" * 64,
-        }
-        try:
-            draft = cls(**fields)
-        except ValidationError as error:
-            raise ReleaseError(f"the certificate cannot be written: {_first(error)}") from error
-        draft = draft.model_copy(update={"statement": draft.regenerated_statement()})
-        files = {
-            synthetic.FILE: sha256(synthetic_set.to_bytes()),
-            preview.FILE: sha256(preview.encode(preview.draw(synthetic_set))),
-            card.FILE: sha256(card.write(draft).encode()),
-        }
-        if ledger is not None:
-            files[LEDGER_FILE] = sha256(read_ledger(ledger))
-        return draft.model_copy(update={"files": files}).resealed()
 
     @classmethod
     def parse(cls, text: bytes, where: str = FILE) -> Certificate:
@@ -175,7 +101,7 @@ class Certificate(Document):
             return cls.model_validate_json(text)
         except ValidationError as error:
             hint = "; upgrade privset, or get the release again from its source"
-            raise ReleaseError(f"{where}: {_first(error)}{hint}") from error
+            raise ReleaseError(f"{where}: {first_problem(error)}{hint}") from error
 
     def to_bytes(self) -> bytes:
         """The file's bytes; one certificate has one spelling."""
@@ -202,10 +128,18 @@ class Certificate(Document):
             epsilon_budgeted=self.guarantee.epsilon_budgeted,
             epsilon_spent=self.guarantee.epsilon_spent,
             delta=self.guarantee.delta,
-            images=self.contents.images,
+            holding=self.holding,
+            count=self.contents.images if isinstance(self.contents, SetContents) else self.contents.numbers,
             records=self.facts.size,
             data=self.facts.name,
         )
+
+    @property
+    def holding(self) -> Holding:
+        """What is published: a set, one distilled from statistics, or statistics."""
+        if isinstance(self.contents, StatisticsContents):
+            return "statistics"
+        return "set" if self.source is None else "distilled set"
 
     def public_facts(self) -> PublicFacts:
         """The public facts, checked as those of any data are."""
@@ -240,29 +174,11 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
-def _facts(facts: PublicFacts) -> Facts:
-    """Names of files need not be valid Unicode; a release that is paid for must not fail for that."""
-
-    def readable(name: str) -> str:
-        return name.encode("utf-8", "backslashreplace").decode("utf-8")
-
-    fields = dataclasses.asdict(facts)
-    fields |= {"name": readable(facts.name), "classes": tuple(map(readable, facts.classes))}
-    return Facts(**fields)
-
-
-def read_ledger(path: Path) -> bytes:
-    """The bytes of the curator's ledger, which become a file of the release."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ReleaseError(f"{path}: the ledger cannot be read ({error.strerror})") from error
-
-
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _first(error: ValidationError) -> str:
+def first_problem(error: ValidationError) -> str:
+    """Where a document is wrong, and how."""
     problem = error.errors(include_url=False)[0]
     return f"{'.'.join(map(str, problem['loc'])) or 'the document'}: {problem['msg']}"

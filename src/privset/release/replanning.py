@@ -14,9 +14,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from privset import methods
 from privset.errors import ConfigError, ReleaseError
-from privset.methods.method import MethodConfig
+from privset.methods import require_measuring
+from privset.methods.method import Method, MethodConfig
 from privset.privacy.accounting import GaussianEvent, merge
 from privset.release.certificate import Certificate, plain
+from privset.release.sections import StatisticsContents
 
 _NOISE_TOLERANCE = 1e-5
 """Calibration ends within a millionth of the smallest noise; where exactly may depend on SciPy's version."""
@@ -25,20 +27,38 @@ _NOISE_TOLERANCE = 1e-5
 def check(certificate: Certificate) -> None:
     """Plan again from method, settings, public facts and budget, and compare the events.
 
+    A distilled set is planned from its own settings: those that decide what is asked are its statistics' as well.
+
     Raises:
         PrivsetError: The method or its settings are unknown or impossible, or would ask something else.
     """
-    method = methods.get(certificate.method)
-    config = _configured(method.config_type, certificate.configuration)
-    if certificate.seeds != {"public": config.seed}:
+    method, facts = method_of(certificate), certificate.public_facts()
+    seeds = dict(certificate.seeds)
+    if certificate.source is not None and seeds.pop("measured", -1) < 0:
+        raise ReleaseError("the seed of the statistics is not recorded")
+    if seeds != {"public": method.config.seed}:
         raise ReleaseError("the recorded seeds are not those of the settings")
-    planned = merge(method(config).plan(certificate.public_facts(), certificate.budget()).events)
+    if certificate.holding != "set":
+        shapes = require_measuring(type(method))(method.config).shapes(facts)
+        if isinstance(certificate.contents, StatisticsContents) and shapes != certificate.contents.shapes:
+            raise ReleaseError(f"{method.name} with these settings measures statistics of the shapes {shapes}")
+    planned = merge(method.plan(facts, certificate.budget()).events)
     recorded = merge(certificate.gaussian_events())
     if len(planned) != len(recorded) or not all(map(_same, planned, recorded)):
         raise ReleaseError(
             f"{certificate.method} with these settings asks {_spell(planned)}, but the certificate records "
             f"{_spell(recorded)}"
         )
+
+
+def method_of(certificate: Certificate) -> Method[Any]:
+    """The method with the recorded settings.
+
+    Raises:
+        PrivsetError: The method or its settings are unknown or impossible.
+    """
+    method = methods.get(certificate.method)
+    return method(_configured(method.config_type, certificate.configuration))
 
 
 def _configured(config_type: type[MethodConfig], settings: dict[str, Any]) -> MethodConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
@@ -69,10 +69,30 @@ class Facts(Document):
     std: tuple[float, ...] = Field(description="For each channel: divided by afterwards")
 
 
-class Contents(Document):
-    """The published tensors."""
+class SetContents(Document):
+    """The tensors of a synthetic set."""
 
+    kind: Literal["set"]
     images: Positive = Field(description="Number of synthetic images")
     per_class: tuple[Count, ...] = Field(description="Number of synthetic images of each class")
     pixel_form: PixelForm
     digest: Digest = Field(description="SHA-256 of the tensors' content, however a file encodes them")
+
+
+class StatisticsContents(Document):
+    """The tensors of noisy statistics, which sets can be distilled from."""
+
+    kind: Literal["statistics"]
+    numbers: Positive = Field(description="How many noisy numbers there are in all")
+    shapes: dict[str, tuple[Positive, ...]] = Field(description="Shape of every tensor, by its name")
+    digest: Digest = Field(description="SHA-256 of the tensors' content, however a file encodes them")
+
+
+Contents = Annotated[SetContents | StatisticsContents, Field(discriminator="kind", description="What is published")]
+
+
+class Source(Document):
+    """The statistics that a set was distilled from."""
+
+    certificate: Digest = Field(description="The seal of their certificate")
+    digest: Digest = Field(description="SHA-256 of their content")

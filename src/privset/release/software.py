@@ -17,3 +17,8 @@ def versions() -> dict[str, str]:
     ['dp-accounting', 'numpy', 'privset', 'python', 'randomgen', 'scipy', 'torch']
     """
     return {"python": platform.python_version(), "privset": __version__} | {name: version(name) for name in _PACKAGES}
+
+
+def deciding_versions() -> dict[str, str]:
+    """Of what a seed's networks depend on: half a run with one of them, and half with another, would not fit."""
+    return {name: found for name, found in versions().items() if name in ("privset", "torch")}

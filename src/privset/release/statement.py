@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import decimal
 import math
+from typing import Literal
 
 NOT_ACCOUNTED = (
     "The number of private records is treated as public knowledge; the guarantee does not hide it.",
@@ -19,15 +20,30 @@ NOT_ACCOUNTED = (
     "k records together, the proven bound on epsilon is k times as large, and delta grows as well.",
     "Records that were kept apart from the start, a test split for example, were not used, and nothing is said of "
     "them.",
-    "Earlier or later releases made from the same records add up; this certificate counts this release alone.",
+    "What was asked of the same records for other releases adds up; this certificate counts its own questions alone.",
     "Noise is sampled in floating-point arithmetic. The guarantee is proven for exact Gaussian noise; "
     "attacks on the last bits of floating-point numbers, and on running times, are not covered.",
     "What is true of the population is not hidden: conclusions that would be reached just as well without "
-    "any one record are what the synthetic set is for.",
+    "any one record are what the release is for.",
 )
 """What no guarantee here covers, a sentence each; a certificate may have more of them, never fewer."""
 
+Holding = Literal["set", "distilled set", "statistics"]
+"""What a release holds; a distilled set was made from statistics that are, or may be, a release of their own."""
+
 _WEAK = 0.99
+
+_HELD = {
+    "set": "{count:,} synthetic images made from the {records:,} private records of ",
+    "distilled set": "{count:,} synthetic images distilled from statistics of the {records:,} private records of ",
+    "statistics": "{count:,} numbers measured on the {records:,} private records of ",
+}
+_TOGETHER = {
+    "distilled set": "This epsilon was spent once, on the statistics: the guarantee covers them, this set and every "
+    "other set distilled from them, all together.",
+    "statistics": "This epsilon is spent once: the guarantee covers these numbers and every set distilled from them, "
+    "all together.",
+}
 
 
 def statement_of(
@@ -37,7 +53,8 @@ def statement_of(
     epsilon_budgeted: float,
     epsilon_spent: float,
     delta: float,
-    images: int,
+    holding: Holding,
+    count: int,
     records: int,
     data: str,
 ) -> str:
@@ -49,20 +66,22 @@ def statement_of(
         epsilon_budgeted: What might be spent.
         epsilon_spent: What was, by the accountant of the budget.
         delta: Probability that is exempt from the bound.
-        images: Number of synthetic images.
+        holding: What the release holds.
+        count: Number of synthetic images, or of measured numbers.
         records: Number of private records.
         data: Name of the private data.
 
     >>> statement_of(private=False, seeded=True, epsilon_budgeted=1.0, epsilon_spent=0.9996, delta=1e-5,
-    ...              images=20, records=1000, data="toy")[:42]
+    ...              holding="set", count=20, records=1000, data="toy")[:42]
     'NOT PRIVATE. Seeded noise: not private. Th'
     """
-    made = f'{images:,} synthetic images made from the {records:,} private records of "{data}"'
+    held = _HELD[holding].format(count=count, records=records) + f'"{data}"'
     if not private:
-        return " ".join(["NOT PRIVATE.", *_reasons(seeded, epsilon_budgeted, epsilon_spent), _treat(made)])
+        reveal = "numbers" if holding == "statistics" else "images"
+        return " ".join(["NOT PRIVATE.", *_reasons(seeded, epsilon_budgeted, epsilon_spent), _treat(held, reveal)])
     epsilon = rounded_up(epsilon_spent)
     sentences = [
-        f"This release holds {made}.",
+        f"This release holds {held}.",
         f"It is differentially private with epsilon {epsilon} and delta {delta:g}, where neighbouring data "
         "sets differ by adding or removing one record.",
         "In plain words: had any one record been left out, or one more been put in, every possible outcome "
@@ -77,6 +96,8 @@ def statement_of(
             "This worst-case bound is weak: an epsilon this large rules out very little, and any protection "
             "beyond it is not proven."
         )
+    if holding in _TOGETHER:
+        sentences.append(_TOGETHER[holding])
     sentences.append("What the guarantee does not cover is listed with it.")
     return " ".join(sentences)
 
@@ -86,7 +107,7 @@ def _reasons(seeded: bool, budgeted: float, spent: float) -> list[str]:
     if seeded:
         reasons.append(
             "Seeded noise: not private. The noise was drawn from a seed, so whoever knows or guesses the "
-            "seed can take it away again; such a set serves tests and studies only."
+            "seed can take it away again; such a release serves tests and studies only."
         )
     if math.isinf(budgeted) or math.isinf(spent):
         reasons.append(
@@ -101,8 +122,8 @@ def _reasons(seeded: bool, budgeted: float, spent: float) -> list[str]:
     return reasons
 
 
-def _treat(made: str) -> str:
-    return f"This release holds {made}; its images may reveal them, so it must be kept as safe as they are."
+def _treat(held: str, reveal: str) -> str:
+    return f"This release holds {held}; its {reveal} may reveal them, so it must be kept as safe as they are."
 
 
 def best_guess(epsilon: float, delta: float) -> float:

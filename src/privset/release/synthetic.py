@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from typing import Literal
 
 import numpy as np
-import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor
 
 from privset.errors import ReleaseError
 from privset.facts import PublicFacts, denormalise, normalise
 from privset.methods.method import Synthesis
+from privset.release import tensors
 
 FILE = "set.safetensors"
 
 PixelForm = Literal["8-bit", "unbounded floats"]
-
-# A single key: with two or more, safetensors 0.8 writes them in a random order (safetensors #584).
-_METADATA = {"format": "pt"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -104,20 +99,12 @@ class SyntheticSet:
         return self.images.numpy(), self.labels.numpy()
 
     def digest(self) -> str:
-        """SHA-256 of the content: for each tensor its name, dtype and shape, then its little-endian bytes.
-
-        It does not depend on how a file encodes the tensors, so a converted copy can be recognised.
-        """
-        digest = hashlib.sha256()
-        for name, array in zip(("images", "labels"), self.to_numpy(), strict=True):
-            digest.update(f"{name} {array.dtype.name} {list(array.shape)}\n".encode())
-            digest.update(np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes())
-        return digest.hexdigest()
+        """SHA-256 of the content, however a file encodes it; see `privset.release.tensors.digest`."""
+        return tensors.digest({"images": self.images, "labels": self.labels})
 
     def to_bytes(self) -> bytes:
         """The set as a safetensors file; the same set gives the same bytes."""
-        tensors = {"images": self.images.contiguous(), "labels": self.labels.contiguous()}
-        return safetensors.torch.save(tensors, metadata=_METADATA)
+        return tensors.to_bytes({"images": self.images, "labels": self.labels})
 
     @classmethod
     def from_bytes(cls, content: bytes, facts: PublicFacts, where: str = FILE) -> SyntheticSet:
@@ -126,16 +113,11 @@ class SyntheticSet:
         Raises:
             ReleaseError: Not a safetensors file, or not one that holds such a set and nothing else.
         """
+        found = tensors.from_bytes(content, where)
+        if set(found) != {"images", "labels"}:
+            raise ReleaseError(f"{where}: holds {sorted(found)}; a set holds exactly 'images' and 'labels'")
         try:
-            tensors = safetensors.torch.load(content)
-        except (safetensors.SafetensorError, KeyError, ValueError, RuntimeError) as error:
-            raise ReleaseError(
-                f"{where}: not a readable safetensors file ({error}); get the release again from its source"
-            ) from error
-        if set(tensors) != {"images", "labels"}:
-            raise ReleaseError(f"{where}: holds {sorted(tensors)}; a set holds exactly 'images' and 'labels'")
-        try:
-            return cls(tensors["images"], tensors["labels"], facts)
+            return cls(found["images"], found["labels"], facts)
         except ReleaseError as error:
             raise ReleaseError(f"{where}: {error}; get the release again from its source") from error
 

@@ -1,0 +1,78 @@
+"""`privset distil`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Generic
+
+import tyro
+
+from privset import pipeline
+from privset.cli import console
+from privset.cli.arguments import DEFAULT_PER_CLASS, Config, parse
+from privset.cli.generate import show_set
+from privset.methods import DEFAULT, Execution, MethodConfig, get
+from privset.release import load_statistics
+from privset.release.certificate import FILE as CERTIFICATE_FILE
+from privset.release.software import versions
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DistilArguments(Generic[Config]):
+    """A synthetic set from published statistics: needs no data, costs nothing.
+
+    Settings start from those the statistics were measured with; what they were measured with cannot be changed.
+    """
+
+    statistics: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="STATISTICS")]]
+    """The folder that `privset measure` wrote."""
+    out: Path
+    """Folder to write the release to; it must not exist."""
+    settings: tyro.conf.OmitArgPrefixes[Config]
+    device: str = "cpu"
+    """cpu, cuda or cuda:N."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+def distil(arguments: Sequence[str]) -> int:
+    """Make a synthetic set from statistics, without data and for free."""
+    found = _statistics(arguments)
+    source = None if found is None else load_statistics(found)
+    settings = _defaults() if source is None else source.measured().config
+    default = DistilArguments(statistics=tyro.MISSING, out=tyro.MISSING, settings=settings)
+    parsed = parse(DistilArguments[type(settings)], arguments, "privset distil", default=default)
+    source = load_statistics(parsed.statistics) if source is None or found != parsed.statistics else source
+    execution = Execution(device=parsed.device)
+    theirs, ours = source.certificate.software.get("torch"), versions()["torch"]
+    if theirs is not None and theirs.split("+")[0] != ours.split("+")[0]:
+        console.warn(
+            f"These statistics were measured with torch {theirs}, and this is {ours}: should it make other networks "
+            "from the same seed, the set will be of no use. If so, distil with that version."
+        )
+    with console.Bars() as bars:
+        release = pipeline.distil(
+            source, out=parsed.out, execution=execution, observer=bars, **dataclasses.asdict(parsed.settings)
+        )
+    show_set(release, parsed.json)
+    return 0
+
+
+def _statistics(arguments: Sequence[str]) -> Path | None:
+    """The first argument that can be the statistics: the other settings start from what their certificate says."""
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    first.add_argument("--out")
+    try:
+        _, words = first.parse_known_args(list(arguments))
+    except argparse.ArgumentError:  # the full parser says what is wrong with it
+        return None
+    return next((Path(word) for word in words if (Path(word) / CERTIFICATE_FILE).is_file()), None)
+
+
+def _defaults() -> MethodConfig:
+    """What the help shows where no statistics are given."""
+    method = get(DEFAULT)
+    return method.preset(method.presets[0], per_class=DEFAULT_PER_CLASS, epsilon=1.0)

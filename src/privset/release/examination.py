@@ -1,0 +1,226 @@
+"""The checks of one release; `privset.release.verification` says what kinds there are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+from privset.privacy import ledger
+from privset.privacy.accounting import merge, spend
+from privset.privacy.budget import RELATION
+from privset.release import card, preview, replanning, statistics, synthetic
+from privset.release.artefact import read_file
+from privset.release.certificate import FILE as CERTIFICATE_FILE
+from privset.release.certificate import LEDGER_FILE, Certificate, sha256
+from privset.release.sections import SetContents
+from privset.release.statement import NOT_ACCOUNTED, rounded_up
+from privset.release.statistics import NoisyStatistics
+from privset.release.synthetic import SyntheticSet
+from privset.version import PUBLISHED, __version__
+
+_SHOWN = {
+    "set": {CERTIFICATE_FILE, card.FILE, synthetic.FILE, preview.FILE},
+    "statistics": {CERTIFICATE_FILE, card.FILE, statistics.FILE},
+}
+"""The files of a release, by what it holds; a ledger may come to them."""
+
+_HOLDERS_OWN = {"LICENSE", "LICENSE.md", "LICENSE.txt", ".gitattributes"}
+"""What the data holder, or the place of publication, may put beside a release; nothing vouches for it."""
+
+_EPSILON_TOLERANCE = 1e-6
+
+
+class Failed(Exception):  # noqa: N818 - not an error of the program: a finding
+    """A check does not hold, and why."""
+
+
+def expect(condition: bool, otherwise: str) -> None:
+    """Raise `Failed` with the sentence ``otherwise`` unless the condition holds."""
+    if not condition:
+        raise Failed(otherwise)
+
+
+class Examination:
+    """The checks of one release; each returns what it found, or raises."""
+
+    def __init__(self, folder: Path, text: bytes, certificate: Certificate) -> None:
+        self.folder = folder
+        self.text = text
+        self.certificate = certificate
+
+    def all(self) -> list[tuple[str, Callable[[], str]]]:
+        """Name and function of every check, cheap ones first."""
+        shown = self.certificate.contents.kind == "set"
+        return [
+            ("certificate", self._check_seal),
+            ("files", self._check_files),
+            ("set", self._check_set) if shown else ("statistics", self._check_statistics),
+            ("relation", self._check_relation),
+            ("noise", self._check_noise),
+            ("statement", self._check_statement),
+            ("ledger", self._check_ledger),
+            ("card", self._check_card),
+            *([("preview", self._check_preview)] if shown else []),
+            ("epsilon", self._check_epsilon),
+            ("plan", self._check_plan),
+        ]
+
+    def _check_seal(self) -> str:
+        certificate = self.certificate
+        expect(
+            certificate.seal == certificate.expected_seal(),
+            "the certificate was changed: its seal does not fit it",
+        )
+        expect(
+            self.text == certificate.to_bytes(),
+            "the certificate's file was changed: it says the same, but is not spelled as privset writes it",
+        )
+        return f"seal {certificate.seal}"
+
+    def _check_files(self) -> str:
+        present = {path.name: path for path in self.folder.iterdir()}
+        shown = _SHOWN[self.certificate.contents.kind]
+        expected = shown | self.certificate.files.keys()
+        unexpected = sorted(present.keys() - (expected & (shown | {LEDGER_FILE})) - _HOLDERS_OWN)
+        expect(not unexpected, f"not part of a release, and vouched for by nothing: {', '.join(unexpected)}")
+        missing = sorted(expected - present.keys())
+        expect(not missing, f"missing: {', '.join(missing)}")
+        odd = sorted(name for name, path in present.items() if path.is_symlink() or not path.is_file())
+        expect(not odd, f"not an ordinary file: {', '.join(odd)}")
+        return f"{len(expected)} files, and no others that matter"
+
+    def _check_set(self) -> str:
+        content = self._undamaged(synthetic.FILE)
+        found, stated = self._set(content), self.certificate.contents
+        assert isinstance(stated, SetContents)
+        self._digest(found)
+        expect(found.pixel_form == stated.pixel_form, f"holds {found.pixel_form}, not {stated.pixel_form}")
+        expect(
+            (len(found), found.per_class) == (stated.images, stated.per_class),
+            f"holds {len(found)} images, {list(found.per_class)} by class, not what the certificate says",
+        )
+        return f"{len(found):,} images, {found.pixel_form}, digest {stated.digest}"
+
+    def _check_statistics(self) -> str:
+        found, stated = NoisyStatistics.from_bytes(self._undamaged(statistics.FILE)), self.certificate.contents
+        assert not isinstance(stated, SetContents)
+        self._digest(found)
+        expect(
+            (len(found), found.shapes) == (stated.numbers, stated.shapes),
+            f"holds {len(found)} numbers, {found}, not what the certificate says",
+        )
+        expect(self.certificate.source is None, "statistics cannot have been distilled from others")
+        return f"{len(found):,} numbers, digest {stated.digest}"
+
+    def _digest(self, found: SyntheticSet | NoisyStatistics) -> None:
+        expect(
+            found.digest() == self.certificate.contents.digest,
+            "the tensors are not those of the certificate: their digest differs",
+        )
+
+    def _check_relation(self) -> str:
+        relation = self.certificate.guarantee.relation
+        expect(
+            relation == RELATION,
+            f"the relation is {relation!r}; the accounting here is for {RELATION!r} only",
+        )
+        return relation
+
+    def _check_noise(self) -> str:
+        guarantee, source = self.certificate.guarantee, self.certificate.noise_source
+        finite = math.isfinite(guarantee.epsilon_budgeted) and math.isfinite(guarantee.epsilon_spent)
+        private = source == "system" and finite
+        expect(
+            guarantee.private == private,
+            f"the certificate says private: {guarantee.private}, but {source} noise at epsilon "
+            f"{rounded_up(guarantee.epsilon_spent)} is {'' if private else 'not '}private",
+        )
+        return f"{source} noise: {'private' if private else 'NOT PRIVATE, as the certificate says'}"
+
+    def _check_statement(self) -> str:
+        certificate = self.certificate
+        expect(
+            certificate.statement == certificate.regenerated_statement(),
+            "the statement does not say what the numbers say",
+        )
+        expect(
+            certificate.not_accounted[: len(NOT_ACCOUNTED)] == NOT_ACCOUNTED,
+            "the list of what the guarantee does not cover was changed",
+        )
+        return "says what the numbers say"
+
+    def _check_ledger(self) -> str:
+        certificate = self.certificate
+        if LEDGER_FILE not in certificate.files:
+            expect(not certificate.guarantee.private, "a private release must have the ledger of its charges")
+            return "none, and none is needed without a guarantee"
+        self._undamaged(LEDGER_FILE)
+        budget, charges = ledger.read(self.folder / LEDGER_FILE)
+        expect(budget == certificate.budget(), "the ledger was kept for another budget than the certificate's")
+        expect(
+            merge(charges) == merge(certificate.gaussian_events()),
+            "the charges in the ledger are not the events in the certificate",
+        )
+        return f"{sum(charge.count for charge in charges):,} answers charged, all in the certificate"
+
+    def _check_card(self) -> str:
+        content = self._undamaged(card.FILE)
+        return self._regenerated(content == card.write(self.certificate).encode(), "card")
+
+    def _check_preview(self) -> str:
+        content = self._undamaged(preview.FILE)
+        sheet = preview.draw(self._set(read_file(self.folder, synthetic.FILE)))
+        return self._regenerated(preview.same_pixels(content, sheet), "preview")
+
+    def _check_epsilon(self) -> str:
+        stated = self.certificate.guarantee
+        found = spend(self.certificate.gaussian_events(), stated.delta)
+        for name, recorded, recomputed in (
+            ("by rdp", stated.epsilon_by.rdp, found.rdp),
+            ("by pld", stated.epsilon_by.pld, found.pld),
+            ("spent", stated.epsilon_spent, found.by(stated.accountant)),
+        ):
+            expect(
+                _same(recorded, recomputed),
+                f"epsilon {name} is recorded as {recorded}, but the recorded events cost {recomputed}",
+            )
+        spent = found.by(stated.accountant)
+        expect(
+            spent <= stated.epsilon_budgeted * (1 + _EPSILON_TOLERANCE),
+            f"the recorded events cost epsilon {spent}, more than the budget of {stated.epsilon_budgeted}",
+        )
+        return (
+            f"epsilon {rounded_up(spent)} of {rounded_up(stated.epsilon_budgeted)} at delta "
+            f"{stated.delta:g}, recomputed"
+        )
+
+    def _check_plan(self) -> str:
+        replanning.check(self.certificate)
+        return f"{self.certificate.method} with these settings asks exactly the recorded questions"
+
+    def _undamaged(self, name: str) -> bytes:
+        content = read_file(self.folder, name)
+        expect(
+            self.certificate.files.get(name) == sha256(content),
+            f"{name} was changed: its digest is not the recorded one",
+        )
+        return content
+
+    def _set(self, content: bytes) -> SyntheticSet:
+        return SyntheticSet.from_bytes(content, self.certificate.public_facts())
+
+    def _regenerated(self, same: bool, what: str) -> str:
+        """Another published version may word a card or draw a preview differently; its digest holds all the same."""
+        theirs, ours = self.certificate.software.get("privset"), __version__
+        expect(theirs in PUBLISHED, f"this privset {ours} does not know the version {theirs} that made it; upgrade")
+        if not same and theirs != ours:
+            return f"unchanged since privset {theirs} made it; not made again, because this is privset {ours}"
+        expect(same, f"the {what} is not what contents and certificate give")
+        return "unchanged, and what contents and certificate give"
+
+
+def _same(recorded: float | None, recomputed: float | None) -> bool:
+    if recorded is None or recomputed is None:
+        return recorded is recomputed
+    return math.isclose(recorded, recomputed, rel_tol=_EPSILON_TOLERANCE)

@@ -1,0 +1,181 @@
+"""How a certificate comes to be: from the plan that was followed, or from the statistics a set was distilled from."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from privset.errors import ReleaseError
+from privset.facts import PublicFacts
+from privset.methods.method import MethodConfig, Plan
+from privset.privacy.budget import RELATION
+from privset.release import card, preview, statistics, synthetic
+from privset.release.certificate import LEDGER_FILE, Certificate, first_problem, plain, sha256
+from privset.release.sections import (
+    Contents,
+    EpsilonByAccountant,
+    Event,
+    Facts,
+    Guarantee,
+    SetContents,
+    Source,
+    StatisticsContents,
+)
+from privset.release.software import versions
+from privset.release.statement import NOT_ACCOUNTED
+from privset.release.statistics import NoisyStatistics
+from privset.release.synthetic import SyntheticSet
+
+Content = SyntheticSet | NoisyStatistics
+"""What a release is about."""
+
+
+def certify(
+    plan: Plan,
+    content: Content,
+    noise_source: Literal["system", "seeded"],
+    *,
+    ledger: Path | None,
+    seconds: float,
+    created: datetime | None = None,
+) -> Certificate:
+    """The sealed certificate of what was made by following ``plan``.
+
+    Args:
+        plan: What was asked, at which noise.
+        content: What came of it.
+        noise_source: The kind of noise the curator used.
+        ledger: The curator's ledger; None only where there is no guarantee to account for.
+        seconds: Wall-clock time of the run.
+        created: Now, unless given.
+
+    Raises:
+        ReleaseError: A private release without a ledger, or something that cannot be written down.
+    """
+    guarantee = Guarantee(
+        private=noise_source == "system" and plan.budget.private and math.isfinite(plan.epsilon),
+        epsilon_budgeted=plan.budget.epsilon,
+        epsilon_spent=plan.epsilon,
+        delta=plan.budget.delta,
+        relation=RELATION,
+        accountant=plan.budget.accountant,
+        epsilon_by=EpsilonByAccountant(rdp=plan.spending.rdp, pld=plan.spending.pld),
+    )
+    asked = {
+        "guarantee": guarantee,
+        "noise_source": noise_source,
+        "events": tuple(Event(**dataclasses.asdict(event)) for event in plan.events),
+        "not_accounted": NOT_ACCOUNTED,
+        "facts": _facts(plan.facts),
+        "method": plan.method,
+    }
+    return _issue(asked, plan.config, {"public": plan.config.seed}, content, ledger, seconds, created)
+
+
+def certify_distilled(
+    source: Certificate,
+    config: MethodConfig,
+    synthetic_set: SyntheticSet,
+    *,
+    ledger: Path | None,
+    seconds: float,
+    created: datetime | None = None,
+) -> Certificate:
+    """The sealed certificate of a set distilled from published statistics: their questions, and their guarantee.
+
+    Args:
+        source: The certificate of the statistics.
+        config: The settings the set was distilled with.
+        synthetic_set: The set.
+        ledger: The ledger of the statistics, if they have one.
+        seconds: Wall-clock time of distilling.
+        created: Now, unless given.
+    """
+    asked: dict[str, Any] = {
+        name: getattr(source, name)
+        for name in ("guarantee", "noise_source", "events", "not_accounted", "facts", "method")
+    }
+    asked["source"] = Source(certificate=source.seal, digest=source.contents.digest)
+    seeds = {"public": config.seed, "measured": source.seeds["public"]}
+    return _issue(asked, config, seeds, synthetic_set, ledger, seconds, created)
+
+
+def content_files(content: Content) -> dict[str, bytes]:
+    """Name and bytes of the files that hold or show what is published."""
+    if isinstance(content, NoisyStatistics):
+        return {statistics.FILE: content.to_bytes()}
+    return {synthetic.FILE: content.to_bytes(), preview.FILE: preview.encode(preview.draw(content))}
+
+
+def read_ledger(path: Path) -> bytes:
+    """The bytes of the curator's ledger, which become a file of the release."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ReleaseError(f"{path}: the ledger cannot be read ({error.strerror})") from error
+
+
+def _issue(
+    asked: dict[str, Any],
+    config: MethodConfig,
+    seeds: dict[str, int],
+    content: Content,
+    ledger: Path | None,
+    seconds: float,
+    created: datetime | None,
+) -> Certificate:
+    if asked["guarantee"].private and ledger is None:
+        raise ReleaseError("a private release needs the curator's ledger beside its certificate")
+    try:
+        draft = Certificate(
+            format="privset-certificate",
+            version=1,
+            created=(created or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            seconds=round(seconds),  # no finer: time depends on the records, and this is published
+            statement="",
+            **asked,
+            configuration=plain(dataclasses.asdict(config)),
+            seeds=seeds,
+            contents=_contents(content),
+            files={},
+            software=versions(),
+            seal="0" * 64,
+        )
+    except ValidationError as error:
+        raise ReleaseError(f"the certificate cannot be written: {first_problem(error)}") from error
+    draft = draft.model_copy(update={"statement": draft.regenerated_statement()})
+    files = content_files(content) | {card.FILE: card.write(draft).encode()}
+    if ledger is not None:
+        files[LEDGER_FILE] = read_ledger(ledger)
+    digests = {name: sha256(file) for name, file in files.items()}
+    return draft.model_copy(update={"files": digests}).resealed()
+
+
+def _contents(content: Content) -> Contents:
+    if isinstance(content, NoisyStatistics):
+        return StatisticsContents(
+            kind="statistics", numbers=len(content), shapes=content.shapes, digest=content.digest()
+        )
+    return SetContents(
+        kind="set",
+        images=len(content),
+        per_class=content.per_class,
+        pixel_form=content.pixel_form,
+        digest=content.digest(),
+    )
+
+
+def _facts(facts: PublicFacts) -> Facts:
+    """Names of files need not be valid Unicode; a release that is paid for must not fail for that."""
+
+    def readable(name: str) -> str:
+        return name.encode("utf-8", "backslashreplace").decode("utf-8")
+
+    fields = dataclasses.asdict(facts)
+    fields |= {"name": readable(facts.name), "classes": tuple(map(readable, facts.classes))}
+    return Facts(**fields)

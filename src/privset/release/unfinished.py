@@ -1,0 +1,167 @@
+"""What a run keeps beside its target until it is done, so that it can be stopped and taken up again.
+
+``OUT.unfinished/`` holds what the run is (``run.json``), its noisy answers so far and the state of its
+optimisation; charges are in ``OUT.ledger.jsonl``, as for every run. The folder is for the data holder alone: it
+knows the records by their digest, which no noise protects. It is removed when the run is done.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from privset.errors import ReleaseError
+from privset.methods import Checkpoint
+from privset.privacy.kept import write_whole
+from privset.privacy.ledger import sync_folder, unfinished
+from privset.release.artefact import check_writable
+
+_RUN, _LOCK, _STATE = "run.json", "lock", "state.safetensors"
+_UNQUOTED = ("records", "questions")
+"""What a message does not quote: a digest of private records is not for a log, and a list of questions is long."""
+
+
+class Unfinished:
+    """The work folder of the one process that writes ``out``; a context that removes it once all is done.
+
+    Args:
+        out: The release that is being made.
+        run: What the run is, as JSON has it; one that is something else is refused.
+
+    Raises:
+        ReleaseError: On entering: another process is at it, or another run left its work here.
+    """
+
+    def __init__(self, out: Path, run: Mapping[str, Any]) -> None:
+        self.out, self.folder, self.ledger = out, folder_beside(out), ledger_beside(out)
+        self.checkpoint = _FileCheckpoint(self.folder / _STATE)
+        self._run = json.loads(json.dumps(run, allow_nan=False))
+        self._handle = -1
+
+    def __enter__(self) -> Unfinished:
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        self._handle = self._locked()
+        try:
+            check_writable(self.out)  # again: whoever held the lock may have written it
+            self._claim()
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            shutil.rmtree(self.folder)
+            os.close(self._handle)
+            return
+        if self._leave() and isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt(f"what was done is kept in {self.folder}; the same command goes on from there")
+
+    def _locked(self) -> int:
+        handle = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(handle).st_nlink:  # else its owner has just finished, and removed it
+                return handle
+        except OSError:
+            pass
+        os.close(handle)
+        raise ReleaseError(f"another process is writing {self.out}; wait until it is done, or choose another --out")
+
+    def _claim(self) -> None:
+        path = self.folder / _RUN
+        if not path.exists():
+            if self.ledger.exists():
+                raise unfinished(self.ledger)
+            write_whole(path, (json.dumps(self._run, indent=2) + "\n").encode())
+            sync_folder(self.folder.parent)
+            return
+        try:
+            found = json.loads(path.read_bytes())
+            changes = _changes(found, self._run)
+        except (OSError, ValueError, TypeError) as error:
+            raise ReleaseError(f"{path} cannot be read ({error}); choose another --out") from error
+        if changes:
+            stay = f"; what it charged stays in {self.ledger}" if self.ledger.exists() else ""
+            raise ReleaseError(
+                f"{self.folder} belongs to a run that was stopped, and this is another: {'; '.join(changes)}. Repeat "
+                f"the command of that run to go on with it, or choose another --out. To give it up, delete the folder"
+                f"{stay}."
+            )
+
+    def _leave(self) -> bool:
+        """Let go of the folder; False, and no folder, if there is nothing in it to take up."""
+        kept = self.ledger.exists() or any(path.name not in (_RUN, _LOCK) for path in self.folder.iterdir())
+        if not kept:
+            shutil.rmtree(self.folder)
+        os.close(self._handle)
+        return kept
+
+
+class _FileCheckpoint(Checkpoint):
+    """The last state, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def load(self) -> bytes | None:
+        return self.path.read_bytes() if self.path.exists() else None
+
+    def save(self, state: bytes) -> None:
+        try:
+            write_whole(self.path, state)
+        except OSError as error:
+            raise ReleaseError(
+                f"{self.path} cannot be written ({error.strerror}); mend that and run the same command again, which "
+                "goes on from the last state"
+            ) from error
+
+
+def check_free(out: Path, *, resumable: bool = False) -> None:
+    """Refuse a folder that a release cannot be written to, or that a run that was stopped has a claim on.
+
+    Args:
+        out: The release to be.
+        resumable: Whether the run may be the one that was stopped; it is looked at more closely when it begins.
+    """
+    check_writable(out)
+    if resumable and folder_beside(out).exists():
+        return
+    if folder_beside(out).exists():
+        raise ReleaseError(
+            f"{folder_beside(out)} belongs to a run that was stopped; repeat its command to go on with it, or choose "
+            "another --out"
+        )
+    if ledger_beside(out).exists():
+        raise unfinished(ledger_beside(out))
+
+
+def ledger_beside(out: Path) -> Path:
+    """Where a run that writes the release ``out`` keeps its ledger until it is done."""
+    return out.with_name(out.name + ".ledger.jsonl")
+
+
+def folder_beside(out: Path) -> Path:
+    """Where such a run, if it can be taken up again, keeps everything else."""
+    return out.with_name(out.name + ".unfinished")
+
+
+def _changes(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What differs, a few words each; settings by their own names."""
+    words = []
+    for name in {**then, **now}:
+        a, b = then.get(name), now.get(name)
+        if isinstance(a, dict) and isinstance(b, dict):
+            words += _changes(a, b)
+        elif a != b:
+            words.append(f"other {name}" if name in _UNQUOTED else f"{name} was {a} and is {b}")
+    return words

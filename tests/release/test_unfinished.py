@@ -1,0 +1,130 @@
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from privset.errors import BudgetError, ReleaseError
+from privset.privacy import GaussianEvent, Ledger, PrivacyBudget
+from privset.release.unfinished import Unfinished, check_free, folder_beside, ledger_beside
+
+RUN = {"command": "measure", "records": "abc", "settings": {"per_class": 10, "seed": 0}, "noise": "system"}
+
+
+def fail(out: Path, error: BaseException, run: dict = RUN) -> None:
+    """A run that keeps something and then fails."""
+    with Unfinished(out, run) as work:
+        work.checkpoint.save(b"state")
+        raise error
+
+
+def stopped(out: Path) -> None:
+    with pytest.raises(RuntimeError):
+        fail(out, RuntimeError())
+
+
+def test_the_folder_is_private_and_gone_when_all_is_done(tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "set"
+    with Unfinished(out, RUN) as work:
+        assert work.folder == tmp_path / "deep" / "set.unfinished"
+        assert stat.S_IMODE(work.folder.stat().st_mode) == 0o700
+        assert work.checkpoint.load() is None
+        work.checkpoint.save(b"state")
+    assert list(out.parent.iterdir()) == []
+
+
+def test_a_run_that_kept_nothing_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), Unfinished(tmp_path / "set", RUN):
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_same_run_goes_on(tmp_path: Path) -> None:
+    stopped(tmp_path / "set")
+    with Unfinished(tmp_path / "set", RUN) as work:
+        assert work.checkpoint.load() == b"state"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"settings": {"per_class": 20, "seed": 0}}, "per_class was 10 and is 20"),
+        ({"noise": "seeded with 7"}, "noise was system and is seeded with 7"),
+        ({"command": "distil"}, "command was measure and is distil"),
+        ({"records": "def"}, "other records"),
+        ({"more": 1}, "more was None and is 1"),
+    ],
+)
+def test_another_run_is_refused_with_what_differs(tmp_path: Path, change: dict, words: str) -> None:
+    stopped(tmp_path / "set")
+    with (
+        pytest.raises(ReleaseError, match="Repeat the command of that run") as found,
+        Unfinished(tmp_path / "set", RUN | change),
+    ):
+        pytest.fail("it was let in")
+    assert words in str(found.value)
+    assert "abc" not in str(found.value)  # a digest of private records is not for a log
+    with Unfinished(tmp_path / "set", RUN):
+        pass
+
+
+def test_two_processes_cannot_be_at_it(tmp_path: Path) -> None:
+    with Unfinished(tmp_path / "set", RUN) as work:
+        with pytest.raises(ReleaseError, match="another process is writing"), Unfinished(tmp_path / "set", RUN):
+            pytest.fail("it was let in")
+        assert work.folder.is_dir()
+
+
+def test_a_release_that_appeared_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    with pytest.raises(ReleaseError, match="exists already"), Unfinished(tmp_path / "set", RUN):
+        pytest.fail("it was let in")
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
+
+
+def test_an_interrupt_says_how_to_go_on_if_there_is_anything_to_go_on_from(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt, match="the same command goes on from there"):
+        fail(tmp_path / "set", KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt) as found, Unfinished(tmp_path / "other", RUN):
+        raise KeyboardInterrupt
+    assert str(found.value) == ""
+
+
+def charge(path: Path) -> None:
+    event = GaussianEvent(question="total", sampling_rate=1.0, noise_multiplier=9.0)
+    Ledger(PrivacyBudget(epsilon=1.0, accountant="rdp"), path).charge(event)
+
+
+def test_charges_without_the_answers_they_paid_for_stop_every_run(tmp_path: Path) -> None:
+    out = tmp_path / "set"
+    charge(ledger_beside(out))
+    for resumable in (False, True):
+        with pytest.raises(BudgetError, match="by a run that did not finish"):
+            check_free(out, resumable=resumable)
+    with pytest.raises(BudgetError, match="by a run that did not finish"), Unfinished(out, RUN):
+        pytest.fail("it was let in")
+
+
+def test_a_run_that_cannot_be_taken_up_again_keeps_off_one_that_can(tmp_path: Path) -> None:
+    out = tmp_path / "set"
+    stopped(out)
+    check_free(out, resumable=True)
+    with pytest.raises(ReleaseError, match="repeat its command"):
+        check_free(out)
+
+
+def test_a_damaged_note_is_a_sentence(tmp_path: Path) -> None:
+    stopped(tmp_path / "set")
+    (folder_beside(tmp_path / "set") / "run.json").write_text("[]")
+    with pytest.raises(ReleaseError, match="cannot be read"), Unfinished(tmp_path / "set", RUN):
+        pytest.fail("it was let in")
+
+
+def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with Unfinished(tmp_path / "set", RUN) as work:
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(ReleaseError, match="No space left on device"):
+            work.checkpoint.save(b"state")
