@@ -11,7 +11,7 @@ from privset.data.records import Dataset
 from privset.evaluation.recipes import Recipe
 from privset.evaluation.training import DivergedError, TrainingSet, group_size, train, training_bytes
 from privset.facts import normalise
-from privset.networks import build
+from privset.networks import build, recording
 from privset.observer import Observer
 
 RECIPE = Recipe(name="short", epochs=5, full_rate_epochs=3, augment=False, learning_rate=0.05, batch_size=8)
@@ -55,6 +55,36 @@ def test_a_network_alone_takes_the_steps_of_the_published_loop(halves: Dataset) 
     torch.testing.assert_close(weights(trained), weights(expected))
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Falling(Recipe):
+    """A rate of its own at every step, and no restart."""
+
+    def rate(self, epoch: float) -> float:
+        return self.learning_rate / (1 + epoch)
+
+    def restarts(self, epoch: int) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("side_by_side", [1, 2])
+def test_a_recipe_may_change_the_rate_at_every_step(digits: Dataset, side_by_side: int) -> None:
+    """All minibatches alike, so that the order does not matter."""
+    given = set_of(digits, 4)
+    given = dataclasses.replace(given, images=given.images[:1].expand(4, -1, -1, -1), labels=given.labels[:1].expand(4))
+    recipe = Falling(name="falling", epochs=3, full_rate_epochs=1, augment=False, learning_rate=0.05, batch_size=2)
+
+    trained = train(given, classifier="mlp", recipe=recipe, seeds=[4, 5], side_by_side=side_by_side)[0]
+
+    expected = build("mlp", digits.facts, seed=4).double()
+    optimiser = torch.optim.SGD(expected.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
+    for step in range(6):
+        optimiser.param_groups[0]["lr"] = 0.05 / (1 + step / 2)
+        optimiser.zero_grad()
+        F.cross_entropy(expected(given.images), given.labels).backward()
+        optimiser.step()
+    torch.testing.assert_close(weights(trained), weights(expected))
+
+
 @pytest.mark.parametrize("classifier", ["mlp", "lenet"])
 @pytest.mark.parametrize("augment", [False, True])
 def test_side_by_side_is_as_alone(digits: Dataset, classifier: str, augment: bool) -> None:
@@ -82,6 +112,26 @@ def test_convnets_side_by_side_are_as_alone(halves: Dataset) -> None:
     for seed, network in enumerate(together):
         (alone,) = train(given, classifier="convnet", recipe=recipe, seeds=[seed])
         torch.testing.assert_close(weights(network), weights(alone))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no graphics card")
+@pytest.mark.parametrize("classifier", ["mlp", "convnet", "resnet18"])
+def test_a_recorded_step_is_as_written_alone_and_beside_others(
+    digits: Dataset, classifier: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Augmented minibatches, the last one short, for more epochs than it takes to record both shapes."""
+    given = set_of(digits, 19)
+    given = dataclasses.replace(given, images=given.images.cuda(), labels=given.labels.cuda())
+    recipe = dataclasses.replace(RECIPE, epochs=9, augment=True)
+
+    together = train(given, classifier=classifier, recipe=recipe, seeds=[3, 1], side_by_side=2)
+    alone = [train(given, classifier=classifier, recipe=recipe, seeds=[seed])[0] for seed in (3, 1)]
+    monkeypatch.setattr(recording, "WRITTEN_STEPS", 1000)
+    written = [train(given, classifier=classifier, recipe=recipe, seeds=[seed])[0] for seed in (3, 1)]
+
+    for first, second, third in zip(together, alone, written, strict=True):
+        torch.testing.assert_close(weights(first), weights(third))
+        torch.testing.assert_close(weights(second), weights(third))
 
 
 @pytest.mark.parametrize("change", [{"augment": True}, {"batch_size": 7}, {"full_rate_epochs": 5}])

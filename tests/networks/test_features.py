@@ -2,7 +2,7 @@ import pytest
 import torch
 from tests.conftest import facts_for
 
-from privset.networks.features import RandomFeatures
+from privset.networks.features import RandomFeatures, _cells
 
 
 def images_for(facts, count=3, seed=0):
@@ -63,3 +63,10 @@ def test_images_have_gradients_and_weights_have_none():
     assert images.grad is not None
     assert float(images.grad.abs().sum()) > 0
     assert not any(parameter.requires_grad for parameter in features.parameters())
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (9, 12), (16, 8), (2, 8), (4, 4), (3, 3)])
+def test_cells_are_those_of_adaptive_pooling(shape):
+    maps = torch.randn(2, 3, *shape, generator=torch.Generator().manual_seed(0))
+    expected = torch.nn.functional.adaptive_avg_pool2d(maps, 4) if shape[1] > 4 else maps
+    assert torch.allclose(_cells(maps, 4), expected, atol=1e-6)

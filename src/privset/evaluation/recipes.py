@@ -57,6 +57,19 @@ class Recipe:
                 "and the weight decay at least 0"
             )
 
+    def rate(self, epoch: float) -> float:
+        """The learning rate when ``epoch`` passes have been made; between whole ones, part of the way through the next.
+
+        >>> recipe = paper(channels=1, images_per_class=10)
+        >>> recipe.rate(501.9), recipe.rate(502)
+        (0.01, 0.001)
+        """
+        return self.learning_rate if epoch < self.full_rate_epochs else self.learning_rate / 10
+
+    def restarts(self, epoch: int) -> bool:
+        """Whether the momentum is forgotten before the pass of index ``epoch``."""
+        return epoch == self.full_rate_epochs
+
 
 def _published(name: str, *, told: int, channels: int, images_per_class: float) -> Recipe:
     told = 40 if images_per_class > FULL_SIZE else told

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from privset.data.records import Records
 from privset.evaluation.recipes import Recipe
 from privset.facts import PublicFacts, normalise
+from privset.networks.fused import fused
 
 CHUNK = 500
 """Test images classified at once: deep networks on large images then still fit in a small memory."""
@@ -91,7 +92,7 @@ def confusion(network: nn.Module, records: Records, facts: PublicFacts) -> Tenso
 
     The records are normalised and moved to the network's device chunk by chunk.
     """
-    weight = next(network.parameters())
+    network, weight = fused(network), next(network.parameters())
     classes = len(facts.classes)
     counts = torch.zeros(classes * classes, dtype=torch.int64, device=weight.device)
     for start in range(0, len(records), CHUNK):

@@ -1,0 +1,155 @@
+"""Instance norm, ReLU and average pooling in one pass over memory, for blocks that are differentiated once.
+
+On a graphics card the convolutions of a narrow network are quick, and what follows them, taken step by step, reads
+and writes every map several times. Here a map is read once, normalised in registers and written pooled; the gradient
+does it all again from the map rather than keeping what lies between. Every map of every image is treated by itself,
+in any company, so no two images of a batch meet.
+
+`fused` gives an existing network this form; its weights stay where they are. Whoever needs second derivatives
+(gradient matching does) keeps the plain layers: here they are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
+from torch import Tensor, nn
+
+from privset.networks import kernels
+from privset.networks.classifiers import ConvNet
+from privset.networks.deep_classifiers import VGG11
+from privset.networks.geometry import Size
+
+
+def norm_relu_pool(maps: Tensor, weight: Tensor, bias: Tensor, *, pool: Size = (1, 1), eps: float = 1e-5) -> Tensor:
+    """Maps ``[n, c, h, w]`` -> ``[n, c, h // pool[0], w // pool[1]]``: instance norm, ReLU, average pooling.
+
+    Works under `torch.func.vmap`. By one kernel on a graphics card, by torch's own layers elsewhere.
+
+    Args:
+        maps: What a convolution gives; its bias makes no difference here.
+        weight: Scale ``[c]`` after the norm.
+        bias: Shift ``[c]`` after the norm.
+        pool: Rows and columns that are averaged; what is left over at the end is dropped, as by `torch.nn.AvgPool2d`.
+        eps: Added to the variance.
+    """
+    return _NormReluPool.apply(maps, weight.expand(len(maps), -1), bias.expand(len(maps), -1), eps, pool)
+
+
+class FusedBlock(nn.Module):
+    """A convolution, an instance norm, a ReLU and perhaps an average pooling that belong to another network.
+
+    The bias of the convolution is left out: the norm that follows takes it away again.
+    """
+
+    def __init__(self, convolution: nn.Conv2d, norm: nn.GroupNorm, pool: Size = (1, 1)) -> None:
+        super().__init__()
+        self.convolution, self.norm, self.pool = convolution, norm, pool
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images or maps ``[n, c, h, w]`` -> pooled maps."""
+        maps = F.conv2d(images, self.convolution.weight, None, self.convolution.stride, self.convolution.padding)
+        return norm_relu_pool(maps, self.norm.weight, self.norm.bias, pool=self.pool, eps=self.norm.eps)
+
+
+def fuse(layers: nn.Sequential) -> nn.Sequential:
+    """The same function of the same weights, with a `FusedBlock` wherever ``layers`` have the parts of one.
+
+    >>> [type(layer).__name__ for layer in fuse(ConvNet((1, 8, 8), 2, depth=2).features)]
+    ['FusedBlock', 'FusedBlock', 'Flatten']
+    """
+    return nn.Sequential(*_blocks(list(layers)))
+
+
+def _blocks(layers: list[nn.Module]) -> Iterator[nn.Module]:
+    while layers:
+        match layers:
+            case [nn.Conv2d() as convolution, nn.GroupNorm() as norm, nn.ReLU(), nn.AvgPool2d() as pool, *layers]:
+                yield FusedBlock(convolution, norm, pool.kernel_size)  # type: ignore[arg-type]
+            case [nn.Conv2d() as convolution, nn.GroupNorm() as norm, nn.ReLU(), *layers]:
+                yield FusedBlock(convolution, norm)
+            case [layer, *layers]:
+                yield layer
+
+
+def fused(network: nn.Module) -> nn.Module:
+    """``network`` in the fastest form that can be differentiated once, of the same weights; on a processor, itself."""
+    if kernels.AVAILABLE and next(network.parameters()).is_cuda and isinstance(network, ConvNet | VGG11):
+        return nn.Sequential(fuse(network.features), network.head)
+    return network
+
+
+class _NormReluPool(torch.autograd.Function):
+    """``maps [n, c, h, w]``, ``weight`` and ``bias`` ``[n, c]`` -> pooled maps."""
+
+    @staticmethod
+    def forward(maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size) -> Tensor:
+        return (kernels.norm_relu_pool if kernels.fits(maps) else _plain)(maps, weight, bias, eps, pool)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004 - as torch calls it
+        *tensors, ctx.eps, ctx.pool = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        affine = any(ctx.needs_input_grad[1:3])
+        by_maps, *by_affine = _Slopes.apply(slope, *ctx.saved_tensors, ctx.eps, ctx.pool, affine)
+        return by_maps, *(by_affine if affine else (None, None)), None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *inputs: Any) -> tuple[Tensor, int]:
+        pooled = _NormReluPool.apply(*_folded(inputs[:3], in_dims, info.batch_size), *inputs[3:])
+        return pooled.unflatten(0, (info.batch_size, -1)), 0
+
+
+class _Slopes(torch.autograd.Function):
+    """Gradients of `_NormReluPool` by maps, weight and bias; the last two are empty unless ``affine``."""
+
+    @staticmethod
+    def forward(slope: Tensor, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size, affine: bool) -> Any:
+        slopes = kernels.slopes if kernels.fits(maps) else _plain_slopes
+        return slopes(slope, maps, weight, bias, eps, pool, affine)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> Any:  # noqa: ARG004 - as torch calls it
+        raise RuntimeError("norm_relu_pool has first derivatives only; for second ones keep the plain layers")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *inputs: Any) -> tuple[Any, tuple[int, ...]]:
+        slopes = _Slopes.apply(*_folded(inputs[:4], in_dims, info.batch_size), *inputs[4:])
+        return tuple(part.unflatten(0, (info.batch_size, -1)) for part in slopes), (0, 0, 0)
+
+
+def _folded(tensors: tuple[Tensor, ...], in_dims: Any, size: int) -> list[Tensor]:
+    """The dimension that vmap hides, made part of the first: ``[n, ...]`` each -> ``[size * n, ...]``."""
+    dims = in_dims[: len(tensors)]
+    shown = [
+        t.movedim(at, 0) if at is not None else t.expand(size, *t.shape) for t, at in zip(tensors, dims, strict=True)
+    ]
+    return [tensor.flatten(0, 1) for tensor in shown]
+
+
+def _plain(maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size) -> Tensor:
+    # One image with all the maps: its norm takes a weight and a bias for each.
+    together = maps.flatten(0, 1)[None]
+    normed = F.group_norm(together, together.shape[1], weight.flatten(), bias.flatten(), eps)
+    return F.avg_pool2d(F.relu(normed), pool)[0].unflatten(0, maps.shape[:2])
+
+
+def _plain_slopes(
+    slope: Tensor, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size, affine: bool
+) -> tuple[Tensor, ...]:
+    with torch.enable_grad():
+        maps = maps.detach().requires_grad_()
+        weight, bias = (value.detach().requires_grad_(affine) for value in (weight, bias))
+        wanted = (maps, weight, bias) if affine else (maps,)
+        slopes = torch.autograd.grad(_plain(maps, weight, bias, eps, pool), wanted, slope)
+    return slopes if affine else (*slopes, maps.new_empty(len(maps), 0), maps.new_empty(len(maps), 0))

@@ -1,0 +1,200 @@
+"""The kernels behind `privset.networks.fused`, in Triton: one program looks at a tile of maps, held in registers."""
+# pyright: reportMissingImports=false, reportPossiblyUnboundVariable=false, reportInvalidTypeForm=false
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from privset.networks.geometry import Size, divided
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # it comes with the builds of torch for graphics cards
+    triton: Any = None
+
+AVAILABLE = triton is not None
+
+LARGEST = 2**14
+"""Pixels of a map, each side rounded up to a power of two, beyond which it does not fit in registers."""
+
+TILE = 2**10
+"""Pixels that one program looks at: several small maps, or a single larger one."""
+
+WARP = 2**9
+"""Pixels for each 32 threads."""
+
+
+def fits(maps: Tensor) -> bool:
+    """Whether the kernels can take ``maps [n, c, h, w]``."""
+    if not (AVAILABLE and maps.is_cuda and maps.dtype in (torch.float32, torch.float64)):
+        return False
+    height, width = _rounded_up(maps)
+    return height * width <= LARGEST
+
+
+def norm_relu_pool(maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size) -> Tensor:
+    """Maps ``[n, c, h, w]``, scales and shifts ``[n, c]`` -> pooled maps."""
+    pooled = maps.new_empty(*maps.shape[:2], *divided((maps.shape[2], maps.shape[3]), pool))
+    _launch(_pool_kernel, maps, weight, bias, eps, pool, pooled)
+    return pooled
+
+
+def slopes(
+    slope: Tensor, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size, affine: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """From the gradient by the pooled maps those by maps, scales and shifts; unless ``affine``, no numbers in these."""
+    by_maps = torch.empty_like(maps, memory_format=torch.contiguous_format)
+    by_weight, by_bias = (maps.new_empty(len(maps), maps.shape[1] if affine else 0) for _ in range(2))
+    found = (by_maps, by_weight, by_bias)
+    _launch(_slopes_kernel, maps, weight, bias, eps, pool, slope.contiguous(), *found, affine=affine)
+    return found
+
+
+def _rounded_up(maps: Tensor) -> Size:
+    return triton.next_power_of_2(maps.shape[2]), triton.next_power_of_2(maps.shape[3])
+
+
+def _launch(
+    kernel: Any, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size, *others: Tensor, **options: bool
+) -> None:
+    count, (rows, columns) = maps.shape[0] * maps.shape[1], _rounded_up(maps)
+    tile = max(1, TILE // (rows * columns))
+    with torch.cuda.device_of(maps):
+        kernel[(triton.cdiv(count, tile),)](
+            maps.contiguous(),
+            weight,
+            bias,
+            *others,
+            count,
+            maps.shape[1],
+            *weight.stride(),
+            *bias.stride(),
+            eps,
+            height=maps.shape[2],
+            width=maps.shape[3],
+            high=pool[0],
+            wide=pool[1],
+            tile=tile,
+            rows=rows,
+            columns=columns,
+            num_warps=min(16, max(1, tile * rows * columns // WARP)),
+            **options,
+        )
+
+
+def _jit(function: Any) -> Any:
+    return triton.jit(function) if AVAILABLE else function
+
+
+@_jit
+def _unit_maps(
+    maps,
+    count,
+    eps,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    tile: tl.constexpr,
+    rows: tl.constexpr,
+    columns: tl.constexpr,
+):
+    """This program's maps, less their mean and over their deviation, ``[tile, rows * columns]``, and how they lie."""
+    which = tl.program_id(0).to(tl.int64) * tile + tl.arange(0, tile)
+    row, column = tl.arange(0, rows * columns) // columns, tl.arange(0, rows * columns) % columns
+    inside = (which < count)[:, None] & ((row < height) & (column < width))[None, :]
+    place = which[:, None] * (height * width) + (row * width + column)[None, :]
+    values = tl.load(maps + place, mask=inside, other=0.0)
+    mean = tl.sum(values, axis=1) / (height * width)
+    centred = tl.where(inside, values - mean[:, None], 0.0)
+    scale = 1 / tl.sqrt(tl.sum(centred * centred, axis=1) / (height * width) + eps)
+    return centred * scale[:, None], scale, which, row, column, place, inside
+
+
+@_jit
+def _of_each(values, which, count, channels, image_stride, channel_stride):
+    """The scale or shift of each map."""
+    place = which // channels * image_stride + which % channels * channel_stride
+    return tl.load(values + place, mask=which < count, other=0.0)
+
+
+@_jit
+def _pool_kernel(
+    maps,
+    weight,
+    bias,
+    pooled,
+    count,
+    channels,
+    weight_image_stride,
+    weight_channel_stride,
+    bias_image_stride,
+    bias_channel_stride,
+    eps,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    high: tl.constexpr,
+    wide: tl.constexpr,
+    tile: tl.constexpr,
+    rows: tl.constexpr,
+    columns: tl.constexpr,
+):
+    unit, _scale, which, _row, _column, _place, _inside = _unit_maps(
+        maps, count, eps, height, width, tile, rows, columns
+    )
+    factor = _of_each(weight, which, count, channels, weight_image_stride, weight_channel_stride)
+    shift = _of_each(bias, which, count, channels, bias_image_stride, bias_channel_stride)
+    normed = unit * factor[:, None] + shift[:, None]
+    active = tl.where(normed < 0, 0.0, normed)  # written so that what is not a number stays so
+    cells = tl.reshape(active, (tile, rows // high, high, columns // wide, wide))
+    means = tl.sum(tl.sum(cells, axis=4), axis=2) / (high * wide)
+    row, column = tl.arange(0, rows // high)[None, :, None], tl.arange(0, columns // wide)[None, None, :]
+    place = which[:, None, None] * ((height // high) * (width // wide)) + row * (width // wide) + column
+    inside = (which < count)[:, None, None] & (row < height // high) & (column < width // wide)
+    tl.store(pooled + place, means, mask=inside)
+
+
+@_jit
+def _slopes_kernel(
+    maps,
+    weight,
+    bias,
+    slope,
+    by_maps,
+    by_weight,
+    by_bias,
+    count,
+    channels,
+    weight_image_stride,
+    weight_channel_stride,
+    bias_image_stride,
+    bias_channel_stride,
+    eps,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    high: tl.constexpr,
+    wide: tl.constexpr,
+    tile: tl.constexpr,
+    rows: tl.constexpr,
+    columns: tl.constexpr,
+    affine: tl.constexpr,
+):
+    unit, scale, which, row, column, place, inside = _unit_maps(maps, count, eps, height, width, tile, rows, columns)
+    factor = _of_each(weight, which, count, channels, weight_image_stride, weight_channel_stride)
+    shift = _of_each(bias, which, count, channels, bias_image_stride, bias_channel_stride)
+    normed = unit * factor[:, None] + shift[:, None]
+    cell = (
+        which[:, None] * ((height // high) * (width // wide))
+        + (row // high * (width // wide) + column // wide)[None, :]
+    )
+    pooled = inside & ((row < height // high * high) & (column < width // wide * wide))[None, :]
+    given = tl.load(slope + cell, mask=pooled, other=0.0) / (high * wide)
+    given = tl.where(normed <= 0, 0.0, given)
+    total, along = tl.sum(given, axis=1), tl.sum(given * unit, axis=1)
+    found = given - (total[:, None] + unit * along[:, None]) / (height * width)
+    tl.store(by_maps + place, found * (scale * factor)[:, None], mask=inside)
+    if affine:
+        tl.store(by_weight + which, along, mask=which < count)
+        tl.store(by_bias + which, total, mask=which < count)

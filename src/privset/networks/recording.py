@@ -1,0 +1,64 @@
+"""Steps that a graphics card plays back: most of a small step's time would go into starting its many kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+WRITTEN_STEPS = 2
+"""Steps of each shape on a graphics card before one is recorded."""
+
+Step = Callable[[Tensor], Tensor]
+
+
+def recorded(step: Step, device: torch.device, generators: Sequence[torch.Generator] = ()) -> Step:
+    """``step`` as it is on a processor; on a graphics card, recorded after a few times and played back from then on.
+
+    All that changes between two steps must do so in place, in tensors that the step knows; its result is overwritten
+    by the next step whose argument has the same shape.
+
+    Args:
+        step: From a tensor to a tensor; draws from ``generators`` only, and never asks the device for a number.
+        device: Where it computes.
+        generators: Whose draws go on in a recording where they stood.
+    """
+    return _Recorded(step, device, generators) if device.type == "cuda" else step
+
+
+class _Recorded:
+    def __init__(self, step: Step, device: torch.device, generators: Sequence[torch.Generator]) -> None:
+        self._step, self._generators = step, generators
+        self._stream = torch.cuda.Stream(device)
+        self._taken: dict[torch.Size, int] = {}
+        self._recordings: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
+
+    def __call__(self, argument: Tensor) -> Tensor:
+        shape = argument.shape
+        if shape not in self._recordings:
+            # The first times compile and choose kernels, which cannot be recorded.
+            self._taken[shape] = self._taken.get(shape, 0) + 1
+            if self._taken[shape] <= WRITTEN_STEPS:
+                return self._as_written(argument)
+            self._recordings[shape] = self._record(argument)
+        graph, slot, result = self._recordings[shape]
+        slot.copy_(argument)
+        graph.replay()
+        return result
+
+    def _as_written(self, argument: Tensor) -> Tensor:
+        around = torch.cuda.current_stream(self._stream.device)
+        self._stream.wait_stream(around)
+        with torch.cuda.stream(self._stream):
+            result = self._step(argument)
+        around.wait_stream(self._stream)
+        return result
+
+    def _record(self, argument: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
+        graph, slot = torch.cuda.CUDAGraph(), argument.contiguous().clone()
+        for generator in self._generators:
+            graph.register_generator_state(generator)
+        with torch.cuda.graph(graph, stream=self._stream):
+            result = self._step(slot)
+        return graph, slot, result

@@ -1,0 +1,179 @@
+"""One pass against the plain layers, and the kernels against the plain path where something can run them.
+
+That is a graphics card, or Triton's interpreter: TRITON_INTERPRET=1, with Triton installed.
+"""
+
+import os
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+from torch.func import grad, vmap
+
+from privset.networks import VGG11, ConvNet, fused, kernels
+from privset.networks.fused import FusedBlock, fuse, norm_relu_pool
+
+INTERPRETED = kernels.AVAILABLE and os.environ.get("TRITON_INTERPRET") == "1"
+RUNS = INTERPRETED or (kernels.AVAILABLE and torch.cuda.is_available())
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+SIZES = [
+    ((8, 8), (2, 2)),
+    ((7, 9), (2, 2)),
+    ((20, 24), (1, 2)),
+    ((5, 64), (2, 1)),
+    ((4, 4), (1, 1)),
+    ((2, 3), (2, 1)),
+    ((1, 5), (1, 2)),
+]
+
+
+def inputs_for(size: tuple[int, int], count: int = 3, channels: int = 4, device: str = "cpu") -> tuple[Tensor, ...]:
+    generator = torch.Generator().manual_seed(7)
+    shapes = ((count, channels, *size), (channels,), (channels,))
+    return tuple(torch.randn(shape, generator=generator, dtype=torch.float64).to(device) for shape in shapes)
+
+
+def by_layers(maps: Tensor, weight: Tensor, bias: Tensor, pool: tuple[int, int]) -> Tensor:
+    return F.avg_pool2d(F.relu(F.group_norm(maps, len(weight), weight, bias)), pool)
+
+
+def slopes(function: Callable[..., Tensor], inputs: tuple[Tensor, ...], **settings: object) -> tuple[Tensor, ...]:
+    inputs = tuple(value.detach().requires_grad_() for value in inputs)
+    result = function(*inputs, **settings)
+    direction = torch.randn(result.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return torch.autograd.grad(result, inputs, direction.to(result.device, result.dtype))
+
+
+@pytest.mark.parametrize(("size", "pool"), SIZES)
+def test_values_and_gradients_are_those_of_the_layers(size: tuple[int, int], pool: tuple[int, int]) -> None:
+    inputs = inputs_for(size)
+
+    torch.testing.assert_close(norm_relu_pool(*inputs, pool=pool), by_layers(*inputs, pool=pool))
+    for ours, theirs in zip(
+        slopes(norm_relu_pool, inputs, pool=pool), slopes(by_layers, inputs, pool=pool), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    inputs = [value.requires_grad_() for value in inputs_for((5, 4), count=2, channels=2)]
+
+    assert torch.autograd.gradcheck(lambda *given: norm_relu_pool(*given, pool=(2, 2)), inputs)
+
+
+def test_maps_alone_may_want_a_gradient() -> None:
+    maps, weight, bias = inputs_for((6, 6))
+    maps.requires_grad_()
+
+    norm_relu_pool(maps, weight, bias, pool=(2, 2)).square().sum().backward()
+
+    expected = maps.detach().requires_grad_()
+    by_layers(expected, weight, bias, (2, 2)).square().sum().backward()
+    assert maps.grad is not None
+    torch.testing.assert_close(maps.grad, expected.grad)
+
+
+def test_a_second_derivative_is_refused() -> None:
+    maps, weight, bias = inputs_for((6, 6))
+    maps.requires_grad_()
+    (slope,) = torch.autograd.grad(norm_relu_pool(maps, weight, bias).square().sum(), maps, create_graph=True)
+
+    with pytest.raises(RuntimeError, match="first derivatives only"):
+        slope.square().sum().backward()
+    with pytest.raises(RuntimeError, match="first derivatives only"):
+        grad(lambda m: grad(lambda n: norm_relu_pool(n, weight, bias).square().sum())(m).square().sum())(maps)
+
+
+def test_under_vmap_each_image_is_as_alone() -> None:
+    maps, weight, bias = inputs_for((6, 7), count=5)
+    others = torch.stack([weight + number for number in range(5)])
+
+    def one(image: Tensor, weight: Tensor) -> Tensor:
+        return norm_relu_pool(image[None], weight, bias, pool=(2, 2))[0]
+
+    together = norm_relu_pool(maps, weight, bias, pool=(2, 2))
+    torch.testing.assert_close(vmap(one, in_dims=(0, None))(maps, weight), together)
+    torch.testing.assert_close(
+        vmap(one, in_dims=(1, None), out_dims=1)(maps.movedim(0, 1), weight), together.movedim(0, 1)
+    )
+    expected = torch.stack([one(image, other) for image, other in zip(maps, others, strict=True)])
+    torch.testing.assert_close(vmap(one)(maps, others), expected)
+    each = vmap(grad(lambda weight, image: one(image, weight).square().sum()), in_dims=(None, 0))(weight, maps)
+    whole = grad(lambda weight: norm_relu_pool(maps, weight, bias, pool=(2, 2)).square().sum())(weight)
+    torch.testing.assert_close(each.sum(dim=0), whole)
+
+
+def test_gradients_reach_through_vmap() -> None:
+    maps, weight, bias = inputs_for((6, 6))
+    maps.requires_grad_()
+
+    vmap(lambda image: norm_relu_pool(image[None], weight, bias)[0])(maps).square().sum().backward()
+
+    assert maps.grad is not None
+    torch.testing.assert_close(
+        maps.grad, torch.autograd.grad(norm_relu_pool(maps, weight, bias).square().sum(), maps)[0]
+    )
+
+
+@pytest.mark.parametrize("network", [ConvNet((1, 28, 20), 3, width=4, depth=4), VGG11((1, 8, 8), 3)])
+def test_a_fused_network_is_the_same_function_of_the_same_weights(network: ConvNet | VGG11) -> None:
+    network = network.double()
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight += 0.1 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(3), dtype=weight.dtype)
+    images = torch.randn(2, 1, *((28, 20) if isinstance(network, ConvNet) else (8, 8)), dtype=torch.float64)
+    layers = fuse(network.features)
+
+    assert not any(isinstance(layer, nn.GroupNorm | nn.ReLU | nn.AvgPool2d) for layer in layers)
+    assert set(map(id, layers.parameters())) == set(map(id, network.features.parameters()))
+    torch.testing.assert_close(layers(images), network.features(images))
+
+
+def test_a_bias_of_the_convolution_would_make_no_difference() -> None:
+    layers = ConvNet((1, 8, 8), 2, width=4, depth=1).features.double()
+    (block, _) = fuse(layers)
+    images = torch.randn(2, 1, 8, 8, dtype=torch.float64)
+    before = layers(images)
+
+    assert isinstance(block, FusedBlock)
+    assert block.convolution.bias is not None
+    with torch.no_grad():
+        block.convolution.bias += 10
+    torch.testing.assert_close(layers(images), before)
+
+
+def test_on_a_processor_a_network_stays_as_it_is() -> None:
+    network = ConvNet((1, 8, 8), 2, width=4)
+
+    assert fused.fused(network) is network
+
+
+def test_shapes_are_known_without_numbers() -> None:
+    with torch.device("meta"):
+        assert norm_relu_pool(torch.empty(2, 3, 9, 4), torch.empty(3), torch.empty(3), pool=(2, 1)).shape == (
+            2,
+            3,
+            4,
+            4,
+        )
+
+
+@pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
+@pytest.mark.parametrize(("size", "pool"), [*SIZES, ((32, 32), (2, 2)), ((64, 64), (2, 2)), ((104, 128), (2, 2))])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_kernels_against_the_plain_path(
+    size: tuple[int, int], pool: tuple[int, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = tuple(value.to(dtype) for value in inputs_for(size, count=5, channels=3, device=DEVICE))
+    expected = (norm_relu_pool(*(value.cpu().double() for value in inputs), pool=pool),)
+    expected += slopes(norm_relu_pool, tuple(value.cpu().double() for value in inputs), pool=pool)
+    monkeypatch.setattr(kernels, "fits", lambda _: True)
+
+    found = (norm_relu_pool(*inputs, pool=pool), *slopes(norm_relu_pool, inputs, pool=pool))
+
+    for ours, theirs in zip(found, expected, strict=True):
+        error = (ours.cpu().double() - theirs).norm() / theirs.norm().clamp_min(1e-12)
+        assert error < (1e-5 if dtype == torch.float32 else 1e-12)
