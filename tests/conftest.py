@@ -42,7 +42,21 @@ TINY = {
         width=4,
         keep_floats=False,
     ),
-    "moments": MomentsConfig(per_class=2, networks=2, width=4, depth=2, resolution=2, steps=3, networks_per_step=1),
+    "moments": MomentsConfig(
+        per_class=2,
+        networks=2,
+        width=4,
+        depth=2,
+        resolution=2,
+        waves=6,
+        steps=3,
+        networks_per_step=1,
+        pool=3,
+        pool_steps=2,
+        pool_networks=1,
+        pool_training=4,
+        refining_steps=3,
+    ),
 }
 """Settings of every method that take about a second; a new method adds its own here."""
 

@@ -13,7 +13,9 @@ import pytest
 
 from privset.cli import console, main
 
-TINY = "--networks 3 --width 4 --depth 2 --resolution 2 --steps 4 --networks-per-step 2 --per-class 2".split()  # noqa: SIM905
+TINY = (
+    "--networks 3 --width 4 --depth 2 --resolution 2 --waves 8 --steps 4 --networks-per-step 2 --per-class 2 --pool 0"
+).split()
 BUDGET = ["--epsilon", "5", "--accountant", "rdp"]
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from privset.errors import ConfigError
-from privset.methods.checkpoint import Checkpoint, Loop
+from privset.methods.checkpoint import Checkpoint, Stages
 from privset.observer import Observer
 
 
@@ -32,59 +32,57 @@ class Counting(Observer):
         self.done += count
 
 
-OPTIMISERS = {
-    "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.05, betas=(0.9, 0.99)),
-    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.05),
-    "momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.5),
-    "rmsprop": lambda parameters: torch.optim.RMSprop(parameters, lr=0.05),
-}
-
-
-def optimise(kind, checkpoint, observer=None, stop=None, steps=12):
-    """Follow random targets; returns all that the steps changed."""
+def optimise(checkpoint, observer=None, stop=None, steps=12):
+    """Follow random targets in two loops, the second from where the first ended; all that the steps changed."""
     generator = torch.Generator().manual_seed(1)
-    image = torch.zeros(3, 2).requires_grad_()
-    average = torch.zeros(3, 2)
-    optimiser = OPTIMISERS[kind]([image])
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps, 1e-3)
-    loop = Loop({"image": image, "average": average}, optimiser, schedule, generator)
-    for step in loop.steps("following", steps, checkpoint, observer or Observer()):
-        if step == stop:
-            break
-        optimiser.zero_grad()
-        (image - torch.randn(3, 2, generator=generator)).square().sum().backward()
-        optimiser.step()
-        schedule.step()
-        with torch.no_grad():
-            average.lerp_(image, 0.1)
-    return image.detach(), average, generator.get_state(), schedule.get_last_lr()
+    stages = Stages(generator, checkpoint, observer or Observer())
+    found = {}
+    for name in ("walking", "running"):
+        place = torch.full((3, 2), float(sum(value.sum() for value in found.values())))
+        speed = torch.zeros(3, 2)
+        for step in stages.loop(name, steps, {"place": place, "speed": speed}):
+            if (name, step) == stop:
+                return found
+            speed.lerp_(torch.randn(3, 2, generator=generator) - place, 0.3)
+            place += speed
+        found |= {f"{name} place": place, f"{name} speed": speed}
+    return found | {"generator": generator.get_state()}
 
 
-@pytest.mark.parametrize("kind", OPTIMISERS)
-@pytest.mark.parametrize("stop", [1, 5, 11])
-def test_a_loop_that_was_stopped_ends_with_the_same_bits(kind, stop):
-    whole = optimise(kind, Checkpoint())
+@pytest.mark.parametrize("stop", [("walking", 1), ("walking", 11), ("running", 0), ("running", 5), ("running", 11)])
+def test_a_run_that_was_stopped_ends_with_the_same_bits(stop):
+    whole = optimise(Checkpoint())
     checkpoint = Memory()
-    optimise(kind, checkpoint, stop=stop)
+    optimise(checkpoint, stop=stop)
     observer = Counting()
-    resumed = optimise(kind, checkpoint, observer)
-    for a, b in zip(whole[:3], resumed[:3], strict=True):
-        assert torch.equal(a, b)
-    assert whole[3] == resumed[3]
-    assert observer.total == observer.done == 12
-    assert len(checkpoint.states) == 12
+    resumed = optimise(checkpoint, observer)
+    assert set(whole) == set(resumed)
+    for name, value in whole.items():
+        assert torch.equal(value, resumed[name]), name
+    assert observer.total == 12
+    assert observer.done == 24  # steps of before count as done
+    assert len(checkpoint.states) == 24
 
 
-def test_states_are_kept_now_and_then_only():
+def test_states_are_kept_now_and_then_and_at_the_end_of_a_loop():
     class Rare(Memory):
         seconds = 1e9
 
     checkpoint = Rare()
-    optimise("adam", checkpoint)
-    assert checkpoint.states == []
+    optimise(checkpoint)
+    assert len(checkpoint.states) == 2
 
 
 @pytest.mark.parametrize("state", [b"", b"not a state", b"\x02" + bytes(7) + b"{}"])
 def test_a_state_that_is_none_is_refused(state):
     with pytest.raises(ConfigError, match="cannot be taken up"):
-        optimise("adam", Memory(state))
+        optimise(Memory(state))
+
+
+def test_a_state_of_something_else_is_refused():
+    checkpoint = Memory()
+    stages = Stages(torch.Generator(), checkpoint, Observer())
+    for _ in stages.loop("walking", 1, {"place": torch.zeros(5)}):
+        pass
+    with pytest.raises(ConfigError, match="cannot be taken up"):
+        optimise(checkpoint)

@@ -9,6 +9,7 @@ from privset.data import Records
 from privset.errors import BudgetError, ConfigError
 from privset.methods import Execution, Moments, MomentsConfig
 from privset.methods.moments import feature_maps, network_moments
+from privset.networks.features import WaveLift
 from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise
 
 TINY_MOMENTS = TINY["moments"]
@@ -25,6 +26,12 @@ def maps_and_moments(found):
     """Every network with what was measured by it."""
     maps = feature_maps(found.config, found.facts, Execution())
     return zip(maps, network_moments(found.statistics, Execution()), strict=True)
+
+
+def lift_of(found):
+    """The lift that was measured with, which is known by its seed."""
+    config, features = found.config, found.statistics["feature_sums"].shape[1]
+    return WaveLift(features, waves=config.waves, bandwidth=config.bandwidth, seed=config.seed)
 
 
 @pytest.mark.parametrize("networks", [1, 40])
@@ -56,9 +63,9 @@ def test_without_noise_the_targets_are_the_class_means_of_the_centred_features()
     for features, moments in maps_and_moments(found):
         seen = features(images)
         assert torch.allclose(moments.centre, seen.mean(0), atol=1e-5)
-        centred = torch.nn.functional.normalize(seen - seen.mean(0), dim=1)
+        lifted = lift_of(found)(seen - seen.mean(0))
         for label in range(3):
-            assert torch.allclose(moments.targets[label], centred[records.labels == label].mean(0), atol=1e-5)
+            assert torch.allclose(moments.targets[label], lifted[records.labels == label].mean(0), atol=1e-5)
 
 
 def test_classes_of_any_size_and_absent_ones_are_measured():
@@ -76,13 +83,13 @@ def test_distilling_brings_the_set_to_the_targets_and_touches_no_record():
     images[30:, :, :, 6:] = 230
     images[:30, :, 6:] = 230
     records = Records(images, torch.arange(2).repeat_interleave(30))
-    config = dataclasses.replace(TINY_MOMENTS, networks=4, width=8, steps=150, networks_per_step=4, image_rate=0.1)
+    config = dataclasses.replace(TINY_MOMENTS, networks=4, width=8, steps=150, networks_per_step=4, pool=0)
     method, found = measured(config, records, facts)
 
     def distance(made):
         total = 0.0
         for features, moments in maps_and_moments(found):
-            seen = torch.nn.functional.normalize(features(made.images) - moments.centre, dim=1)
+            seen = lift_of(found)(features(made.images) - moments.centre)
             total += float((seen.view(2, 2, -1).mean(1) - moments.targets).square().sum())
         return total
 
@@ -105,6 +112,10 @@ def test_a_budget_too_small_for_the_classes_is_refused():
     [
         ({"networks": 0}, "networks must be at least 1"),
         ({"depth": 17}, "depth must be at most 16"),
+        ({"waves": 0}, "waves must be at least 1"),
+        ({"bandwidth": 0.0}, "bandwidth must be a positive number"),
+        ({"pool": -1}, "pool must be 0 or more"),
+        ({"pool_training": 0}, "pool-training must be at least 1"),
         ({"warp": -1.0}, "warp must lie in"),
         ({"averaging": 1.0}, "averaging must lie in"),
         ({"centre_share": 0.0}, "centre-share must lie in"),

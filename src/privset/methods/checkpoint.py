@@ -16,7 +16,7 @@ from privset.observer import Observer
 
 
 class Checkpoint:
-    """Keeps nothing, so that a loop that was stopped begins anew; the pipeline has one that keeps a file."""
+    """Keeps nothing, so that a run that was stopped begins anew; the pipeline has one that keeps a file."""
 
     seconds = 10.0
     """A state is kept this often."""
@@ -29,85 +29,70 @@ class Checkpoint:
         """Keep this state in place of the last one."""
 
 
-class Loop:
-    """Everything that the steps of an optimisation change, and nothing else.
+class Stages:
+    """The loops of one run, one after the other; a run that was stopped goes on in the midst of the one it was in.
 
     Args:
-        tensors: By name; they are changed in place, by the steps and by taking up an earlier state.
-        optimiser: Of some of them.
-        schedule: Of its learning rate.
-        generator: Whatever is random in the steps must come from it.
+        generator: Whatever is random in the steps of a loop must come from it.
+        checkpoint: Where states are kept.
+        observer: Told of each loop as a phase.
     """
 
-    def __init__(
-        self,
-        tensors: Mapping[str, Tensor],
-        optimiser: torch.optim.Optimizer,
-        schedule: torch.optim.lr_scheduler.LRScheduler,
-        generator: torch.Generator,
-    ) -> None:
-        self._tensors, self._optimiser, self._schedule, self._generator = tensors, optimiser, schedule, generator
+    def __init__(self, generator: torch.Generator, checkpoint: Checkpoint, observer: Observer) -> None:
+        self._generator, self._checkpoint, self._observer = generator, checkpoint, observer
+        self._steps: dict[str, int] = {}
+        self._kept: dict[str, Tensor] = {}
+        if (state := checkpoint.load()) is not None:
+            try:
+                length = int.from_bytes(state[:8], "little")
+                words = json.loads(json.loads(state[8 : 8 + length])["__metadata__"]["steps"])
+                self._steps = {str(name): int(steps) for name, steps in words.items()}
+                self._kept = safetensors.torch.load(state)
+            except (safetensors.SafetensorError, KeyError, ValueError, TypeError, AttributeError) as error:
+                raise _useless(error) from error
 
-    def steps(self, name: str, total: int, checkpoint: Checkpoint, observer: Observer) -> Iterator[int]:
-        """The numbers of the steps that are left to do, of ``total``; the state is kept now and then between two."""
-        observer.phase(name, total)
-        state = checkpoint.load()
-        first = 0 if state is None else self._restore(state)
+    def loop(self, name: str, total: int, tensors: Mapping[str, Tensor]) -> Iterator[int]:
+        """The numbers of the steps of this loop that are left to do.
+
+        Args:
+            name: Of the loop; no two of a run have the same.
+            total: Its number of steps.
+            tensors: All that its steps change, but the generator; changed in place, by the steps and by taking up an
+                earlier state.
+        """
+        self._observer.phase(name, total)
+        first = self._restore(name, tensors) if name in self._steps else 0
         if first:
-            observer.step(first)
+            self._observer.step(first)
         kept = time.monotonic()
         for step in range(first, total):
             yield step
-            if time.monotonic() - kept >= checkpoint.seconds:
-                checkpoint.save(self._state(step + 1))
+            if time.monotonic() - kept >= self._checkpoint.seconds or step + 1 == total:
+                self._keep(name, step + 1, tensors)
                 kept = time.monotonic()
-            observer.step()
+            self._observer.step()
 
-    def _state(self, step: int) -> bytes:
-        tensors = {f"tensor.{name}": value.detach() for name, value in self._tensors.items()}
-        numbers = {}
-        for parameter, memory in self._optimiser.state_dict()["state"].items():
-            for name, value in memory.items():
-                if isinstance(value, Tensor):
-                    tensors[f"optimiser.{parameter}.{name}"] = value
-                else:
-                    numbers[f"{parameter}.{name}"] = value
-        tensors["generator"] = self._generator.get_state()
-        words = {
-            "step": step,
-            "optimiser": numbers,
-            "rates": [group["lr"] for group in self._optimiser.param_groups],
-            "schedule": self._schedule.state_dict(),
-        }
+    def _keep(self, name: str, steps: int, tensors: Mapping[str, Tensor]) -> None:
+        self._steps[name] = steps
+        now = {**tensors, "generator": self._generator.get_state()}
         # A copy of each: two names of one memory are more than the format can say.
-        copies = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
-        return safetensors.torch.save(copies, metadata={"loop": json.dumps(words)})
+        self._kept |= {f"{name}/{key}": value.detach().cpu().clone().contiguous() for key, value in now.items()}
+        self._checkpoint.save(safetensors.torch.save(self._kept, metadata={"steps": json.dumps(self._steps)}))
 
-    def _restore(self, state: bytes) -> int:
-        """Become the state; returns how many steps it had done."""
+    def _restore(self, name: str, tensors: Mapping[str, Tensor]) -> int:
+        """Become the state that was kept; returns how many steps it had done."""
         try:
-            length = int.from_bytes(state[:8], "little")
-            words = json.loads(json.loads(state[8 : 8 + length])["__metadata__"]["loop"])
-            tensors = safetensors.torch.load(state)
-            memory: dict[int, dict[str, object]] = {}
-            for name, value in words["optimiser"].items():
-                parameter, _, key = name.partition(".")
-                memory.setdefault(int(parameter), {})[key] = value
-            for name, value in tensors.items():
-                if name.startswith("optimiser."):
-                    _, parameter, key = name.split(".", 2)
-                    memory.setdefault(int(parameter), {})[key] = value
             with torch.no_grad():
-                for name, value in self._tensors.items():
-                    value.copy_(tensors[f"tensor.{name}"])
-            self._optimiser.load_state_dict(self._optimiser.state_dict() | {"state": memory})
-            for group, rate in zip(self._optimiser.param_groups, words["rates"], strict=True):
-                group["lr"] = rate
-            self._schedule.load_state_dict(words["schedule"])
-            self._generator.set_state(tensors["generator"])
-            return int(words["step"])
-        except (safetensors.SafetensorError, KeyError, ValueError, RuntimeError, TypeError) as error:
-            raise ConfigError(
-                f"the state in which an earlier run was stopped cannot be taken up ({error}); delete "
-                "state.safetensors in the folder of that run to begin this part anew, which costs nothing"
-            ) from error
+                for key, value in tensors.items():
+                    value.copy_(self._kept[f"{name}/{key}"])
+            self._generator.set_state(self._kept[f"{name}/generator"])
+        except (KeyError, RuntimeError, TypeError) as error:
+            raise _useless(error) from error
+        return self._steps[name]
+
+
+def _useless(error: Exception) -> ConfigError:
+    return ConfigError(
+        f"the state in which an earlier run was stopped cannot be taken up ({error}); delete state.safetensors in "
+        "the folder of that run to begin this part anew, which costs nothing"
+    )

@@ -2,26 +2,30 @@
 
 For a number of random networks, known by their seeds, the sums of unit-length features over all records of each
 class are released once with noise. Everything after that is post-processing: the pixels of a synthetic set of
-any size are optimised until its features have the same class means. Each network asks twice, for the mean of all
-features and then for the class sums around it; nothing is ever noised again. See docs/methods/moments.md.
+any size are optimised until its features have the same class means, and a small set is then made to teach what a
+larger one of that kind does. Each network asks twice, for the mean of all features and then for the class sums
+around it; nothing is ever noised again. See docs/methods/moments.md.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor
+from torch.func import functional_call, stack_module_state
 
 from privset.errors import ConfigError
-from privset.facts import PublicFacts, pixel_range
-from privset.methods.checkpoint import Checkpoint, Loop
+from privset.facts import PublicFacts
+from privset.methods.checkpoint import Checkpoint, Stages
+from privset.methods.descent import Descent, cosine
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics
 from privset.methods.method import Execution, MethodConfig, Plan, Synthesis, require, require_at_least_one
-from privset.networks.features import RandomFeatures
+from privset.methods.refining import ridge_loss, trained_features
+from privset.networks.features import RandomFeatures, WaveLift, look, random_views
+from privset.networks.recording import recorded
 from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion, calibrate
 
@@ -40,6 +44,10 @@ class MomentsConfig(MethodConfig):
     """Features are averaged over a grid of this many cells a side."""
     warp: float = 1.0
     """Strength of the rotation, scaling and shift that each network sees all images through; 0 is none."""
+    waves: int = 2048
+    """Random waves that centred features are also seen through, so that more than their mean is measured."""
+    bandwidth: float = 0.7
+    """How far apart centred features, of length 1, have to be for the waves to tell them apart."""
     centre_share: float = 0.1
     """Share of the budget for the mean feature of all records, which is taken out before classes are compared."""
     count_share: float = 0.02
@@ -52,14 +60,28 @@ class MomentsConfig(MethodConfig):
     """Learning rate of the pixels at the start; it falls to nearly nothing along a cosine."""
     averaging: float = 0.99
     """How much of the average of the past images is kept at each step; the average is what is published."""
+    pool: int = 100
+    """Images a class of a larger set that a smaller one is made to stand in for; 0 leaves that out."""
+    pool_steps: int = 1500
+    """Optimisation steps on the pool."""
+    pool_networks: int = 4
+    """Networks trained on the pool."""
+    pool_training: int = 500
+    """Minibatches that each of them is trained on."""
+    refining_steps: int = 1500
+    """Steps that make the small set stand in for the pool."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_at_least_one(self, "networks", "width", "depth", "resolution", "steps", "networks_per_step")
+        require_at_least_one(self, "networks", "width", "depth", "resolution", "waves", "steps", "networks_per_step")
+        require_at_least_one(self, "pool_steps", "pool_networks", "pool_training", "refining_steps")
         require(self.depth <= 16, f"depth must be at most 16, not {self.depth}")
-        require(0 < self.image_rate < float("inf"), f"image-rate must be a positive number, not {self.image_rate}")
+        for name in ("image_rate", "bandwidth"):
+            value = getattr(self, name)
+            require(0 < value < float("inf"), f"{name.replace('_', '-')} must be a positive number, not {value}")
         require(0 <= self.warp <= 3, f"warp must lie in [0, 3], not {self.warp}")
         require(0 <= self.averaging < 1, f"averaging must lie in [0, 1), not {self.averaging}")
+        require(self.pool >= 0, f"pool must be 0 or more, not {self.pool}")
         for name in ("centre_share", "count_share"):
             value = getattr(self, name)
             require(0 < value < 1, f"{name.replace('_', '-')} must lie in (0, 1), not {value}")
@@ -67,8 +89,10 @@ class MomentsConfig(MethodConfig):
 
     @classmethod
     def light(cls, *, per_class: int = 10) -> MomentsConfig:
-        """Fewer and narrower networks: minutes on two CPU cores."""
-        return cls(per_class=per_class, networks=20, width=32, depth=2, steps=600, networks_per_step=2)
+        """Fewer and narrower networks, and no pool: minutes on two CPU cores."""
+        return cls(
+            per_class=per_class, networks=20, width=32, depth=2, waves=512, steps=600, networks_per_step=2, pool=0
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -77,7 +101,7 @@ class NetworkMoments:
 
     Attributes:
         centre: Mean feature of all records ``[d]``.
-        targets: Mean of the centred unit-length features of each class ``[classes, d]``.
+        targets: Mean of the lifted features of each class ``[classes, e]``.
     """
 
     centre: Tensor
@@ -92,7 +116,9 @@ class Moments(MeasuringMethod[MomentsConfig]):
     reference = "privset; after distribution matching (Zhao, Bilen: WACV 2023) with every answer noised once"
     config_type = MomentsConfig
     presets = ("standard", "light")
-    measured_with = frozenset({"networks", "width", "depth", "resolution", "warp", "centre_share", "count_share"})
+    measured_with = frozenset(
+        {"networks", "width", "depth", "resolution", "warp", "waves", "bandwidth", "centre_share", "count_share"}
+    )
 
     @classmethod
     def preset(cls, name: str, *, per_class: int, epsilon: float) -> MomentsConfig:  # noqa: ARG003 - for other methods
@@ -130,14 +156,14 @@ class Moments(MeasuringMethod[MomentsConfig]):
         )
 
     def shapes(self, facts: PublicFacts) -> dict[str, tuple[int, ...]]:
-        """Class sizes ``[k, 1]``; for each network, feature sums ``[P, d]`` and centred ones by class ``[P, k, d]``."""
+        """Class sizes ``[k, 1]``; for each network, feature sums ``[P, d]`` and lifted ones by class ``[P, k, e]``."""
         config, classes = self.config, len(facts.classes)
         with torch.device("meta"):  # the shape of features, and no computation
             features = _feature_map(config, facts, 0)(torch.empty(1, *facts.shape)).shape[1]
         return {
             "class_sizes": (classes, 1),
             "feature_sums": (config.networks, features),
-            "centred_sums": (config.networks, classes, features),
+            "lifted_sums": (config.networks, classes, 2 * config.waves + features),
         }
 
     def _measure(self, curator: Curator, plan: Plan, execution: Execution, observer: Observer) -> Statistics:
@@ -145,52 +171,146 @@ class Moments(MeasuringMethod[MomentsConfig]):
         for question, event in zip((size_question, centre_question, sum_question), plan.events, strict=True):
             curator.prepay(question, event.count)
         sizes = curator.total(size_question, lambda image, _: image.new_ones(1))
-        feature_sums, centred_sums = [], []
+        lift = _lift(self.config, self.shapes(plan.facts), execution)
+        feature_sums, lifted_sums = [], []
         observer.phase("measuring", self.config.networks)
         for features in feature_maps(self.config, plan.facts, execution):
             total = curator.total(centre_question, lambda image, _, f=features: f(image[None])[0])[0]
             centre = _centre(total, sizes)
-            sums = curator.total(
-                sum_question, lambda image, _, f=features, c=centre: F.normalize(f(image[None])[0] - c, dim=0)
-            )
+            sums = curator.total(sum_question, lambda image, _, f=features, c=centre: lift(f(image[None]) - c)[0])
             feature_sums.append(total)
-            centred_sums.append(sums)
+            lifted_sums.append(sums)
             observer.step()
         return {
             "class_sizes": sizes,
             "feature_sums": torch.stack(feature_sums),
-            "centred_sums": torch.stack(centred_sums),
+            "lifted_sums": torch.stack(lifted_sums),
         }
 
     def _distil(
         self, measured: Measured[MomentsConfig], execution: Execution, observer: Observer, checkpoint: Checkpoint
     ) -> Synthesis:
-        """Optimise pixels until the class means of their features are the measured ones."""
-        config, facts, classes = self.config, measured.facts, len(measured.facts.classes)
-        moments = network_moments(measured.statistics, execution)
+        config = self.config
         generator = torch.Generator().manual_seed(config.seed)
-        start = 0.5 * torch.randn(classes * config.per_class, *facts.shape, generator=generator)
-        low, high = pixel_range(facts, start.to(execution.device))
-        images = start.to(execution.device).clamp(low, high).requires_grad_()
-        average = images.detach().clone()
-        optimiser = torch.optim.Adam([images], lr=config.image_rate, betas=(0.9, 0.99))
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, config.steps, 0.02 * config.image_rate)
-        maps = list(feature_maps(measured.config, facts, execution))
-        loop = Loop({"images": images, "average": average}, optimiser, schedule, generator)
-        for _ in loop.steps("distilling", config.steps, checkpoint, observer):
-            loss = images.new_zeros(())
-            for number in torch.randperm(len(maps), generator=generator)[: config.networks_per_step].tolist():
-                found = F.normalize(maps[number](images) - moments[number].centre, dim=1)
-                means = found.view(classes, config.per_class, -1).mean(1)
-                loss = loss + (means - moments[number].targets).square().sum()
-            optimiser.zero_grad()
+        stages = Stages(generator, checkpoint, observer)
+        matching = Matching(measured, execution)
+        images = self._match(matching, config.per_class, config.steps, "distilling", stages, generator)
+        if config.per_class < config.pool:
+            pool = self._match(matching, config.pool, config.pool_steps, "distilling a pool", stages, generator)
+            images = self._refine(images, pool, matching, stages, generator, observer)
+        return Synthesis(images.cpu(), matching.labels(config.per_class).cpu())
+
+    def _match(
+        self, matching: Matching, per_class: int, steps: int, name: str, stages: Stages, generator: torch.Generator
+    ) -> Tensor:
+        """Images from noise, optimised until the class means of their lifted features are the measured ones."""
+        config, facts = self.config, matching.facts
+        start = 0.5 * torch.randn(matching.classes * per_class, *facts.shape, generator=generator)
+        descent = Descent(start.to(matching.device), facts, averaging=config.averaging)
+
+        def step(chosen: Tensor) -> Tensor:
+            loss = matching.backward(descent.images, chosen)
+            descent.step()
+            return loss
+
+        take = recorded(step, matching.device)
+        for number in stages.loop(name, steps, descent.tensors):
+            descent.set_rate(cosine(config.image_rate, number, steps))
+            take(matching.choose(config.networks_per_step, generator))
+        return descent.average
+
+    def _refine(
+        self,
+        start: Tensor,
+        pool: Tensor,
+        matching: Matching,
+        stages: Stages,
+        generator: torch.Generator,
+        observer: Observer,
+    ) -> Tensor:
+        """Images that stand in for the pool, and still match what was measured."""
+        config, facts, classes = self.config, matching.facts, matching.classes
+        labels, pool_labels = matching.labels(config.per_class), matching.labels(config.pool)
+        networks = trained_features(
+            pool,
+            pool_labels,
+            classes=classes,
+            width=config.width,
+            depth=config.depth,
+            count=config.pool_networks,
+            steps=config.pool_training,
+            seed=config.seed,
+            observer=observer,
+        )
+        descent = Descent(start, facts, averaging=config.averaging)
+        match = recorded(lambda chosen: matching.backward(descent.images, chosen), matching.device)
+        for number in stages.loop("refining", config.refining_steps, descent.tensors):
+            descent.set_rate(cosine(0.4 * config.image_rate, number, config.refining_steps))
+            match(matching.choose(max(1, config.networks_per_step // 2), generator))
+            chosen = torch.randint(len(pool), (min(500, len(pool)),), generator=generator).to(pool.device)
+            view = random_views(1, generator).to(pool.device)
+            features = networks[int(torch.randint(len(networks), (), generator=generator))]
+            loss = ridge_loss(
+                features,
+                look(descent.images, view),
+                labels,
+                look(pool[chosen], view),
+                pool_labels[chosen],
+                classes=classes,
+            )
+            (_REFINING * loss).backward()
+            descent.step()
+        return descent.average
+
+
+_REFINING = 4.0
+"""Weight of the error on the pool beside the distance of one network's class means."""
+
+
+class Matching:
+    """How far the class means of images are from the measured ones, network by network.
+
+    The weights of all networks are stacked, so that a choice of networks is a choice of rows: a tensor on the
+    device, which a recorded step can be given.
+
+    Args:
+        measured: What was measured.
+        execution: Where to compute.
+    """
+
+    def __init__(self, measured: Measured[MomentsConfig], execution: Execution) -> None:
+        self.facts, self.classes = measured.facts, len(measured.facts.classes)
+        self.device = torch.device(execution.device)
+        maps = list(feature_maps(measured.config, measured.facts, execution))
+        self._map = maps[0]
+        weights, buffers = stack_module_state(maps)
+        self._states = {name: value.detach() for name, value in (weights | buffers).items()}
+        moments = network_moments(measured.statistics, execution)
+        self._centres = torch.stack([one.centre for one in moments])
+        self._targets = torch.stack([one.targets for one in moments])
+        shapes = {name: tuple(value.shape) for name, value in measured.statistics.items()}
+        self._lift = _lift(measured.config, shapes, execution)
+
+    def labels(self, per_class: int) -> Tensor:
+        """Labels ``[classes * per_class]`` of a set, class by class."""
+        return torch.arange(self.classes, device=self.device).repeat_interleave(per_class)
+
+    def choose(self, count: int, generator: torch.Generator) -> Tensor:
+        """The numbers ``[count]`` of different networks; of all of them if there are fewer."""
+        return torch.randperm(len(self._centres), generator=generator)[:count].to(self.device)
+
+    def backward(self, images: Tensor, chosen: Tensor) -> Tensor:
+        """The squared distance ``[]`` by these networks; its gradient is added to that of the images."""
+        distance = images.new_zeros(())
+        for position in range(len(chosen)):  # one after the other, so that the memory of one is enough
+            row = chosen[position : position + 1]
+            state = {name: value.index_select(0, row)[0] for name, value in self._states.items()}
+            centre, target = self._centres.index_select(0, row)[0], self._targets.index_select(0, row)[0]
+            lifted = self._lift(functional_call(self._map, state, (images,)) - centre)
+            loss = (lifted.unflatten(0, (self.classes, -1)).mean(1) - target).square().sum()
             loss.backward()
-            optimiser.step()
-            schedule.step()
-            with torch.no_grad():
-                images.clamp_(low, high)
-                average.lerp_(images, 1 - config.averaging)
-        return Synthesis(average.cpu(), torch.arange(classes).repeat_interleave(config.per_class))
+            distance += loss.detach()
+        return distance
 
 
 def feature_maps(config: MomentsConfig, facts: PublicFacts, execution: Execution) -> Iterator[RandomFeatures]:
@@ -210,10 +330,15 @@ def _feature_map(config: MomentsConfig, facts: PublicFacts, number: int) -> Rand
     )
 
 
+def _lift(config: MomentsConfig, shapes: Mapping[str, tuple[int, ...]], execution: Execution) -> WaveLift:
+    features = shapes["feature_sums"][1]
+    return WaveLift(features, waves=config.waves, bandwidth=config.bandwidth, seed=config.seed).to(execution.device)
+
+
 def network_moments(statistics: Statistics, execution: Execution) -> list[NetworkMoments]:
     """Means in place of sums: the noisy answers, divided by noisy class sizes."""
     sizes, totals, sums = (
-        statistics[name].to(execution.device) for name in ("class_sizes", "feature_sums", "centred_sums")
+        statistics[name].to(execution.device) for name in ("class_sizes", "feature_sums", "lifted_sums")
     )
     return [
         NetworkMoments(_centre(total, sizes), table / sizes.clamp_min(1))
