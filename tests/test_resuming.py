@@ -257,6 +257,8 @@ def test_statistics_are_not_written_if_more_was_asked_than_planned(tmp_path):
 
 
 def test_the_default_method_is_moments(tmp_path, monkeypatch):
-    monkeypatch.setattr("privset.pipeline.MomentsConfig", lambda: CONFIG)
+    asked = []
+    monkeypatch.setattr("privset.Moments.preset", lambda name, **_: asked.append(name) or CONFIG)
     privset.measure(dataset(), budget=BUDGET, out=tmp_path / "statistics")
     assert load_statistics(tmp_path / "statistics").certificate.method == "moments"
+    assert asked == ["light"]  # there is no graphics card in its execution

@@ -84,7 +84,7 @@ def generate(
 
     Args:
         data: A loaded data set, the name of one, or a path.
-        method: The method, with its settings; by default moments with its standard ones.
+        method: The method, with its settings; by default moments, with the preset for the device.
         budget: What the release may cost.
         out: Folder to write; it must not exist.
         noise: Where noise comes from; by default the operating system's entropy, which is the only private one.
@@ -95,7 +95,7 @@ def generate(
     Raises:
         PrivsetError: Whatever was wrong, found before any budget was spent wherever that is possible.
     """
-    job = _Job.prepare(data, method or _default(), budget, Path(out), noise, execution, observer, tally)
+    job = _Job.prepare(data, method or _default(execution), budget, Path(out), noise, execution, observer, tally)
     if not isinstance(job.method, MeasuringMethod):
         job.out.parent.mkdir(parents=True, exist_ok=True)
         ledger = Ledger(budget, ledger_beside(job.out))
@@ -126,7 +126,7 @@ def measure(
     none of them costs anything. Arguments and charges are those of `generate`; the same call takes a killed run
     up again, and asks only what has not been answered.
     """
-    method = method or _default()
+    method = method or _default(execution)
     require_measuring(type(method))
     job = _Job.prepare(data, method, budget, Path(out), noise, execution, observer, tally)
     with Unfinished(job.out, job.identity("measure")) as work:
@@ -273,8 +273,9 @@ class _Job:
         path.unlink()  # its copy in the release is durable by now
 
 
-def _default() -> Moments:
-    return Moments(MomentsConfig())
+def _default(execution: Execution | None = None) -> Moments:
+    preset = Moments.preset_for((execution or Execution()).device)
+    return Moments(Moments.preset(preset, per_class=MomentsConfig.per_class, epsilon=1.0))
 
 
 def _fingerprint(records: Records) -> str:

@@ -13,9 +13,8 @@ import pytest
 
 from privset.cli import console, main
 
-TINY = (
-    "--networks 3 --width 4 --depth 2 --resolution 2 --waves 8 --steps 4 --networks-per-step 2 --per-class 2 --pool 0"
-).split()
+TINY = "--networks 3 --width 4 --depth 2 --resolution 2 --waves 8 --steps 4 --networks-per-step 2 --pool 0"
+TINY = [*TINY.split(), "--per-class", "2"]
 BUDGET = ["--epsilon", "5", "--accountant", "rdp"]
 
 

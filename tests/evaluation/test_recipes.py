@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 
 from privset.errors import ConfigError
@@ -40,7 +42,7 @@ def test_recipes_are_named_as_they_are_registered() -> None:
 
 
 def test_an_unknown_recipe_is_refused_with_a_suggestion() -> None:
-    with pytest.raises(ConfigError, match=r"'papper'\. Did you mean paper\? Known: paper, quick"):
+    with pytest.raises(ConfigError, match=r"'papper'\. Did you mean paper\? Known: long, paper, quick"):
         fit_recipe("papper", channels=1, images_per_class=1)
 
 
@@ -52,3 +54,15 @@ def test_impossible_settings_are_refused(change: dict[str, float]) -> None:
     settings: dict = {"name": "odd", "epochs": 1, "full_rate_epochs": 1, "augment": False} | change
     with pytest.raises(ConfigError, match="recipe odd"):
         Recipe(**settings)
+
+
+def test_the_long_recipe_is_the_same_for_grey_and_for_colour_and_falls_to_nothing():
+    grey, colour = (fit_recipe("long", channels=channels, images_per_class=50) for channels in (1, 3))
+    assert grey == colour
+    assert grey.mixup
+    assert grey.augment
+    rates = [grey.rate(epoch) for epoch in range(grey.epochs)]
+    assert rates[0] == grey.learning_rate
+    assert all(later < earlier for earlier, later in itertools.pairwise(rates))
+    assert rates[-1] < 1e-4 * grey.learning_rate
+    assert not any(grey.restarts(epoch) for epoch in range(grey.epochs))

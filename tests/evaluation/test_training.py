@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from privset.data.records import Dataset
 from privset.evaluation.recipes import Recipe
-from privset.evaluation.training import DivergedError, TrainingSet, group_size, train, training_bytes
+from privset.evaluation.training import DivergedError, TrainingSet, _mixed, group_size, train, training_bytes
 from privset.facts import normalise
 from privset.networks import build, recording
 from privset.observer import Observer
@@ -208,3 +208,16 @@ def test_training_bytes_grow_with_the_batch_and_hold_all_weights(digits: Dataset
     assert two - one == three - two > 0
     assert one - (two - one) == 4 * 4 * count
     assert next(network.parameters()).device.type == "cpu"
+
+
+def test_mixtures_keep_labels_and_images_together_and_are_mostly_the_image_itself():
+    generators = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
+    aims = torch.eye(6).expand(2, 6, 6)
+    images = aims[..., None, None]  # an image that says which it is, as its aim does
+    mixed, mixed_aims = _mixed(images, aims, generators)
+    assert torch.equal(mixed[..., 0, 0], mixed_aims)
+    assert torch.allclose(mixed_aims.sum(2), torch.ones(2, 6))
+    own = mixed_aims.diagonal(dim1=1, dim2=2)
+    assert bool((own >= 0.5).all())
+    assert not torch.equal(mixed_aims[0], mixed_aims[1])  # each network draws for itself
+    assert bool((own < 1).any())

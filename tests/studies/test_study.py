@@ -19,9 +19,10 @@ def test_every_cell_of_the_catalogue_could_be_run(study):
 
 def test_the_moments_study_has_every_data_set_epsilon_and_size():
     names = [cell.name for cell in get("moments").cells]
-    assert len(names) == 12
+    assert len(names) == 12 + 5
     assert names[0] == "mnist-eps1-ipc10"
-    assert names[-1] == "cifar10-eps10-ipc50"
+    assert names[11] == "cifar10-eps10-ipc50"
+    assert names[-1] == "fashion-mnist-eps1-ipc500"
 
 
 def make(**changes):

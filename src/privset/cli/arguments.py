@@ -1,6 +1,6 @@
 """The settings that several commands share, and how a command line becomes a data class.
 
-The settings of a method are those of its preset, and the preset depends on the size of the set and on epsilon;
+The settings of a method are those of its preset, and the preset depends on the device, the size of the set and epsilon;
 so these few options are looked for first, and the rest is parsed with the preset's values as defaults. That is
 why ``--help`` shows the values a run would really use.
 """
@@ -72,7 +72,7 @@ class PlanArguments(Generic[Config]):
     method: str = methods.DEFAULT
     """How the set is made; see `privset methods`."""
     preset: str | None = None
-    """Which of the method's settings to start from; by default its first."""
+    """Which of the method's settings to start from; by default the one for the device."""
     settings: tyro.conf.OmitArgPrefixes[Config]
     reading: tyro.conf.OmitArgPrefixes[DataArguments] = dataclasses.field(default_factory=DataArguments)
     json: bool = False
@@ -98,16 +98,17 @@ def parse_planned(kind: Any, arguments: Sequence[str], program: str, **required:
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     first.add_argument("--method", default=methods.DEFAULT)
     first.add_argument("--preset")
+    first.add_argument("--device", default="cpu")
     first.add_argument("--epsilon", default="10")
     first.add_argument("--per-class", "--per_class", default=str(DEFAULT_PER_CLASS))
     try:
         found, _ = first.parse_known_args(list(arguments))
         epsilon, per_class = float(found.epsilon), int(found.per_class)
     except (argparse.ArgumentError, ValueError):  # the full parser below says what is wrong with it
-        found = argparse.Namespace(method=methods.DEFAULT, preset=None)
+        found = argparse.Namespace(method=methods.DEFAULT, preset=None, device="cpu")
         epsilon, per_class = 10.0, DEFAULT_PER_CLASS
     chosen = methods.get(found.method)
-    preset = found.preset or chosen.presets[0]
+    preset = found.preset or chosen.preset_for(found.device)
     settings = chosen.preset(preset, per_class=per_class, epsilon=epsilon)
     default = kind(
         data=tyro.MISSING,

@@ -75,4 +75,4 @@ def _statistics(arguments: Sequence[str]) -> Path | None:
 def _defaults() -> MethodConfig:
     """What the help shows where no statistics are given."""
     method = get(DEFAULT)
-    return method.preset(method.presets[0], per_class=DEFAULT_PER_CLASS, epsilon=1.0)
+    return method.preset(method.preset_for("cpu"), per_class=DEFAULT_PER_CLASS, epsilon=1.0)

@@ -147,7 +147,11 @@ def _train_group(
         if recipe.augment:
             draws = [Draw.random(index.shape[1], given.facts.shape[1:], generator) for generator in generators]
             batch = augment(batch, Draw.stack(draws))
-        losses = F.cross_entropy(forward(batch).flatten(0, 1), truth.flatten(), reduction="none")
+        if recipe.mixup:
+            batch, aims = _mixed(batch, F.one_hot(truth, len(given.facts.classes)).to(batch.dtype), generators)
+        else:
+            aims = truth
+        losses = F.cross_entropy(forward(batch).flatten(0, 1), aims.flatten(0, 1), reduction="none")
         loss = losses.view_as(truth).mean(dim=1)
         slopes = torch.autograd.grad(loss.sum(), weights, allow_unused=True)
         for weight, slope in zip(weights, slopes, strict=True):
@@ -171,6 +175,19 @@ def _train_group(
             _check_finite([loss, *weights], classifier, recipe, epoch)
     optimiser.zero_grad()  # gradients would keep the memory of a recording
     _part(networks, weights)
+
+
+def _mixed(batch: Tensor, aims: Tensor, generators: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:
+    """Images ``[e, n, c, h, w]`` and their aims ``[e, n, classes]``, each 50 to 100 % itself, the rest another one."""
+    images, targets = [], []
+    for own, aim, generator in zip(batch, aims, generators, strict=True):
+        share = 0.5 + 0.5 * torch.rand((), generator=generator, device=own.device, dtype=own.dtype)
+        other = torch.rand(
+            len(own), generator=generator, device=own.device
+        ).argsort()  # can be recorded; randperm cannot
+        images.append(share * own + (1 - share) * own[other])
+        targets.append(share * aim + (1 - share) * aim[other])
+    return torch.stack(images), torch.stack(targets)
 
 
 def _check_finite(values: Sequence[Tensor], classifier: str, recipe: Recipe, epoch: int) -> None:

@@ -171,10 +171,15 @@ class Method(abc.ABC, Generic[Config]):
     """Where it was published."""
     config_type: ClassVar[type[MethodConfig]]
     presets: ClassVar[tuple[str, ...]]
-    """Names that `preset` knows; the first is the default."""
+    """Names that `preset` knows; `preset_for` says which is the default."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
+
+    @classmethod
+    def preset_for(cls, device: str) -> str:  # noqa: ARG003 - for methods with a preset for slower machines
+        """Name of the preset that is chosen on a device when none is asked for."""
+        return cls.presets[0]
 
     @classmethod
     @abc.abstractmethod

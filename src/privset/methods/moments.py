@@ -121,6 +121,11 @@ class Moments(MeasuringMethod[MomentsConfig]):
     )
 
     @classmethod
+    def preset_for(cls, device: str) -> str:
+        """``light`` where there is no graphics card."""
+        return "light" if device == "cpu" else "standard"
+
+    @classmethod
     def preset(cls, name: str, *, per_class: int, epsilon: float) -> MomentsConfig:  # noqa: ARG003 - for other methods
         """``standard``: for a GPU; ``light``: for two CPU cores."""
         if name == "standard":

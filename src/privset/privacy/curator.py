@@ -230,14 +230,15 @@ def _answers(
         block = block or (2000 if device.startswith("cuda") else 200)
         of_each, rooms = vmap(statistic), len(facts.classes) if question.by_class else 1
         sums = torch.zeros(rooms, 1, dtype=torch.float64, device=device)
+        not_finite = torch.zeros((), dtype=torch.int64, device=device)
         for start in range(0, len(labels), block):
             part = labels[start : start + block]
             with torch.no_grad():
                 rows = of_each(normalise(images[start : start + block], facts), part)
             room = part if question.by_class else torch.zeros_like(part)
             added, bad = clipped_sums(rows, room, rooms, question.bound)
-            sums = sums + added
-            tally.not_finite += int(bad)
+            sums, not_finite = sums + added, not_finite + bad
+        tally.not_finite += int(not_finite)
         answer = noise.add_normal(sums, std).to(torch.float32)
         return answer if kept is None else kept.keep(question, answer)
 
