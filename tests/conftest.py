@@ -52,7 +52,6 @@ TINY = {
         steps=3,
         networks_per_step=1,
         pool=3,
-        pool_steps=2,
         pool_networks=1,
         pool_training=4,
         refining_steps=3,

@@ -7,10 +7,9 @@ from tests.conftest import TINY, facts_for, records_for
 
 from privset.data import Records
 from privset.errors import BudgetError, ConfigError
-from privset.methods import Checkpoint, Execution, Moments, MomentsConfig
+from privset.methods import Execution, Moments, MomentsConfig
 from privset.methods.moments import feature_maps, network_moments
 from privset.networks.features import WaveLift
-from privset.observer import Observer
 from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise
 
 TINY_MOMENTS = TINY["moments"]
@@ -101,113 +100,6 @@ def test_distilling_brings_the_set_to_the_targets_and_touches_no_record():
     assert torch.equal(made.images, again.images)
     larger = Moments(dataclasses.replace(config, per_class=5)).distil(found)
     assert larger.images.shape == (10, 1, 12, 12)  # the same answers, another size
-
-
-class Watch(Observer):
-    """Notes the steps of every phase; stops, if asked to, as by a kill, at one of them."""
-
-    def __init__(self, phase="", step=0):
-        self.steps, self._stop = {}, (phase, step)
-
-    def phase(self, name, total):
-        self.now = name
-        self.steps[name] = []
-
-    def step(self, count=1, **values):
-        self.steps[self.now].append(count)
-        if self._stop == (self.now, sum(self.steps[self.now])):
-            raise Killed
-
-
-class Killed(BaseException):
-    """What no `except Exception` catches."""
-
-
-class Memory(Checkpoint):
-    """Keeps every state."""
-
-    seconds = 0.0
-
-    def __init__(self):
-        self.state = None
-
-    def load(self):
-        return self.state
-
-    def save(self, state):
-        self.state = state
-
-
-LOOPS = ["distilling", "distilling a pool", "refining"]
-
-
-@pytest.fixture(scope="module")
-def found():
-    facts = facts_for(40)
-    return measured(TINY_MOMENTS, records_for(facts), facts, epsilon=5.0)[1]
-
-
-def test_a_small_set_is_refined_against_a_pool_and_a_large_one_is_not(found):
-    def distilled(**fields):
-        watch = Watch()
-        made = Moments(dataclasses.replace(TINY_MOMENTS, **fields)).distil(found, observer=watch)
-        return made, {name: sum(steps) for name, steps in watch.steps.items()}
-
-    refined, steps = distilled()
-    assert steps == {"distilling": 3, "distilling a pool": 2, "training on the pool": 4, "refining": 3}
-    plain, steps = distilled(pool=0)
-    assert steps == {"distilling": 3}
-    for pool in (1, 2):  # as large as the set, or smaller: nothing to learn from it
-        same, steps = distilled(pool=pool)
-        assert steps == {"distilling": 3}
-        assert torch.equal(same.images, plain.images)
-    assert refined.images.shape == plain.images.shape
-    assert torch.equal(refined.labels, plain.labels)
-    assert float((refined.images - plain.images).abs().max()) > 1e-3
-    assert float(refined.images.abs().max()) <= 1  # pixels still, with a mean and a deviation of a half
-
-
-@pytest.mark.parametrize(
-    "fields", [{"pool": 4}, {"pool_steps": 3}, {"pool_networks": 2}, {"pool_training": 5}, {"refining_steps": 4}]
-)
-def test_every_setting_of_the_pool_changes_the_refined_set(found, fields):
-    refined = Moments(TINY_MOMENTS).distil(found)
-    changed = Moments(dataclasses.replace(TINY_MOMENTS, **fields)).distil(found)
-    assert not torch.equal(refined.images, changed.images)
-
-
-@pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("step", [1, 2])
-def test_killed_in_any_loop_it_goes_on_to_the_same_bits(found, loop, step):
-    method = Moments(TINY_MOMENTS)
-    whole = method.distil(found)
-    checkpoint = Memory()
-    with pytest.raises(Killed):
-        method.distil(found, observer=Watch(loop, step), checkpoint=checkpoint)
-    watch = Watch()
-    resumed = method.distil(found, observer=watch, checkpoint=checkpoint)
-    assert torch.equal(resumed.images, whole.images)
-    for name in LOOPS[: LOOPS.index(loop)]:
-        assert len(watch.steps[name]) == 1  # all of its steps at once: done before
-    assert watch.steps[loop][0] == step
-
-
-def test_killed_while_networks_are_trained_they_are_trained_anew(found):
-    method, checkpoint = Moments(TINY_MOMENTS), Memory()
-    with pytest.raises(Killed):
-        method.distil(found, observer=Watch("training on the pool", 3), checkpoint=checkpoint)
-    watch = Watch()
-    assert torch.equal(method.distil(found, observer=watch, checkpoint=checkpoint).images, method.distil(found).images)
-    assert watch.steps["distilling a pool"] == [2]
-    assert sum(watch.steps["training on the pool"]) == 4
-
-
-def test_light_has_no_pool_and_any_length_is_the_same_cost():
-    light = Moments.preset("light", per_class=10, epsilon=1.0)
-    assert light.pool == 0
-    facts, budget = facts_for(6000, classes=10, side=28), PrivacyBudget(epsilon=1.0)
-    plans = [Moments(dataclasses.replace(light, waves=waves)).plan(facts, budget) for waves in (1, 4096)]
-    assert plans[0].events == plans[1].events
 
 
 def test_a_budget_too_small_for_the_classes_is_refused():

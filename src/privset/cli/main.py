@@ -11,6 +11,7 @@ from privset.cli.distil import distil
 from privset.cli.evaluate import evaluate
 from privset.cli.generate import generate
 from privset.cli.measure import measure
+from privset.cli.memory import keep_freed_memory
 from privset.cli.methods import methods
 from privset.cli.plan import plan
 from privset.cli.study import study
@@ -44,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if command is None:
         console.warn(f"privset: there is no command {arguments[0]!r}; the commands are {', '.join(COMMANDS)}")
         return 2
+    keep_freed_memory()
     try:
         return command(arguments[1:])
     except PrivsetError as error:

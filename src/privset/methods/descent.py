@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ _BETAS = (0.9, 0.99)
 class Descent:
     """Adam on pixels. Every step is the same few operations in place, so that a graphics card can play them back.
 
-    Whoever computes a gradient adds it to ``images.grad``; `step` uses it up.
+    `follow` adds up the gradients of losses, `step` uses them up.
 
     Args:
         start: Normalised images ``[n, c, h, w]`` to begin with.
@@ -26,10 +27,9 @@ class Descent:
     def __init__(self, start: Tensor, facts: PublicFacts, *, averaging: float) -> None:
         self._low, self._high = pixel_range(facts, start)
         self._averaging = averaging
-        self.images = start.clamp(self._low, self._high).contiguous().requires_grad_()
-        self.images.grad = torch.zeros_like(self.images)
-        self.average = self.images.detach().clone()
-        self._first, self._second = torch.zeros_like(self.average), torch.zeros_like(self.average)
+        self.images = start.clamp(self._low, self._high).contiguous()
+        self.average = self.images.clone()
+        self._slope, self._first, self._second = (torch.zeros_like(self.images) for _ in range(3))
         self._count, self._rate = start.new_zeros(()), start.new_zeros(())
 
     @property
@@ -47,19 +47,24 @@ class Descent:
         """The learning rate of the steps that follow."""
         self._rate.fill_(rate)
 
-    @torch.no_grad()
+    def follow(self, loss: Callable[[Tensor], Tensor]) -> Tensor:
+        """The loss ``[]`` of the images; its gradient is added to those that the next step uses up."""
+        # A leaf of its own for each loss: one that was differentiated elsewhere could not be recorded.
+        images = self.images.detach().requires_grad_()
+        value = loss(images)
+        self._slope += torch.autograd.grad(value, images)[0]
+        return value.detach()
+
     def step(self) -> None:
-        """Move the images along the gradient that was added up, and forget it."""
-        slope = self.images.grad
-        assert slope is not None
+        """Move the images along the gradients that were added up, and forget them."""
         self._count += 1
-        self._first.lerp_(slope, 1 - _BETAS[0])
-        self._second.lerp_(slope.square(), 1 - _BETAS[1])
+        self._first.lerp_(self._slope, 1 - _BETAS[0])
+        self._second.lerp_(self._slope.square(), 1 - _BETAS[1])
         size = (self._second / (1 - _BETAS[1] ** self._count)).sqrt_().add_(1e-8)
         self.images -= self._rate / (1 - _BETAS[0] ** self._count) * self._first / size
         self.images.clamp_(self._low, self._high)
         self.average.lerp_(self.images, 1 - self._averaging)
-        slope.zero_()
+        self._slope.zero_()
 
 
 def cosine(rate: float, step: int, total: int) -> float:

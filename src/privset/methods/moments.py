@@ -52,8 +52,8 @@ class MomentsConfig(MethodConfig):
     """Share of the budget for the mean feature of all records, which is taken out before classes are compared."""
     count_share: float = 0.02
     """Share of the budget for the number of records in each class."""
-    steps: int = 3000
-    """Optimisation steps on the pixels."""
+    steps: int = 1500
+    """Optimisation steps on the pixels, of the set and of the pool."""
     networks_per_step: int = 4
     """Networks matched in one step."""
     image_rate: float = 0.05
@@ -62,8 +62,6 @@ class MomentsConfig(MethodConfig):
     """How much of the average of the past images is kept at each step; the average is what is published."""
     pool: int = 100
     """Images a class of a larger set that a smaller one is made to stand in for; 0 leaves that out."""
-    pool_steps: int = 1500
-    """Optimisation steps on the pool."""
     pool_networks: int = 4
     """Networks trained on the pool."""
     pool_training: int = 500
@@ -74,7 +72,7 @@ class MomentsConfig(MethodConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_at_least_one(self, "networks", "width", "depth", "resolution", "waves", "steps", "networks_per_step")
-        require_at_least_one(self, "pool_steps", "pool_networks", "pool_training", "refining_steps")
+        require_at_least_one(self, "pool_networks", "pool_training", "refining_steps")
         require(self.depth <= 16, f"depth must be at most 16, not {self.depth}")
         for name in ("image_rate", "bandwidth"):
             value = getattr(self, name)
@@ -90,9 +88,7 @@ class MomentsConfig(MethodConfig):
     @classmethod
     def light(cls, *, per_class: int = 10) -> MomentsConfig:
         """Fewer and narrower networks, and no pool: minutes on two CPU cores."""
-        return cls(
-            per_class=per_class, networks=20, width=32, depth=2, waves=512, steps=600, networks_per_step=2, pool=0
-        )
+        return cls(per_class=per_class, networks=12, width=32, waves=512, steps=1000, networks_per_step=2, pool=0)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -199,14 +195,17 @@ class Moments(MeasuringMethod[MomentsConfig]):
         generator = torch.Generator().manual_seed(config.seed)
         stages = Stages(generator, checkpoint, observer)
         matching = Matching(measured, execution)
-        images = self._match(matching, config.per_class, config.steps, "distilling", stages, generator)
+        together = config.networks_per_step
+        images = self._match(matching, config.per_class, together, "distilling", stages, generator)
         if config.per_class < config.pool:
-            pool = self._match(matching, config.pool, config.pool_steps, "distilling a pool", stages, generator)
+            # A larger set needs fewer networks at once: its own mean is less noisy.
+            half = max(1, together // 2)
+            pool = self._match(matching, config.pool, half, "distilling a pool", stages, generator)
             images = self._refine(images, pool, matching, stages, generator, observer)
         return Synthesis(images.cpu(), matching.labels(config.per_class).cpu())
 
     def _match(
-        self, matching: Matching, per_class: int, steps: int, name: str, stages: Stages, generator: torch.Generator
+        self, matching: Matching, per_class: int, networks: int, name: str, stages: Stages, generator: torch.Generator
     ) -> Tensor:
         """Images from noise, optimised until the class means of their lifted features are the measured ones."""
         config, facts = self.config, matching.facts
@@ -214,14 +213,14 @@ class Moments(MeasuringMethod[MomentsConfig]):
         descent = Descent(start.to(matching.device), facts, averaging=config.averaging)
 
         def step(chosen: Tensor) -> Tensor:
-            loss = matching.backward(descent.images, chosen)
+            distance = matching.follow(descent, chosen)
             descent.step()
-            return loss
+            return distance
 
         take = recorded(step, matching.device)
-        for number in stages.loop(name, steps, descent.tensors):
-            descent.set_rate(cosine(config.image_rate, number, steps))
-            take(matching.choose(config.networks_per_step, generator))
+        for number in stages.loop(name, config.steps, descent.tensors):
+            descent.set_rate(cosine(config.image_rate, number, config.steps))
+            take(matching.choose(networks, generator))
         return descent.average
 
     def _refine(
@@ -248,22 +247,19 @@ class Moments(MeasuringMethod[MomentsConfig]):
             observer=observer,
         )
         descent = Descent(start, facts, averaging=config.averaging)
-        match = recorded(lambda chosen: matching.backward(descent.images, chosen), matching.device)
+        match = recorded(lambda chosen: matching.follow(descent, chosen), matching.device)
         for number in stages.loop("refining", config.refining_steps, descent.tensors):
             descent.set_rate(cosine(0.4 * config.image_rate, number, config.refining_steps))
             match(matching.choose(max(1, config.networks_per_step // 2), generator))
             chosen = torch.randint(len(pool), (min(500, len(pool)),), generator=generator).to(pool.device)
             view = random_views(1, generator).to(pool.device)
             features = networks[int(torch.randint(len(networks), (), generator=generator))]
-            loss = ridge_loss(
-                features,
-                look(descent.images, view),
-                labels,
-                look(pool[chosen], view),
-                pool_labels[chosen],
-                classes=classes,
+            seen, aims = look(pool[chosen], view), pool_labels[chosen]
+            descent.follow(
+                lambda images, f=features, v=view, s=seen, a=aims: (
+                    _REFINING * ridge_loss(f, look(images, v), labels, s, a, classes=classes)
+                )
             )
-            (_REFINING * loss).backward()
             descent.step()
         return descent.average
 
@@ -302,20 +298,20 @@ class Matching:
 
     def choose(self, count: int, generator: torch.Generator) -> Tensor:
         """The numbers ``[count]`` of different networks; of all of them if there are fewer."""
-        return torch.randperm(len(self._centres), generator=generator)[:count].to(self.device)
+        numbers = torch.randperm(len(self._centres), generator=generator)[:count]
+        return numbers.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else numbers
 
-    def backward(self, images: Tensor, chosen: Tensor) -> Tensor:
-        """The squared distance ``[]`` by these networks; its gradient is added to that of the images."""
-        distance = images.new_zeros(())
-        for position in range(len(chosen)):  # one after the other, so that the memory of one is enough
-            row = chosen[position : position + 1]
-            state = {name: value.index_select(0, row)[0] for name, value in self._states.items()}
-            centre, target = self._centres.index_select(0, row)[0], self._targets.index_select(0, row)[0]
-            lifted = self._lift(functional_call(self._map, state, (images,)) - centre)
-            loss = (lifted.unflatten(0, (self.classes, -1)).mean(1) - target).square().sum()
-            loss.backward()
-            distance += loss.detach()
-        return distance
+    def follow(self, descent: Descent, chosen: Tensor) -> Tensor:
+        """The squared distance ``[]`` of the images of a descent by these networks, which it is to bring down."""
+        # One network after the other, so that the memory of one is enough.
+        rows = [chosen[position : position + 1] for position in range(len(chosen))]
+        return torch.stack([descent.follow(lambda images, r=row: self._distance(images, r)) for row in rows]).sum()
+
+    def _distance(self, images: Tensor, row: Tensor) -> Tensor:
+        state = {name: value.index_select(0, row)[0] for name, value in self._states.items()}
+        centre, target = self._centres.index_select(0, row)[0], self._targets.index_select(0, row)[0]
+        lifted = self._lift(functional_call(self._map, state, (images,)) - centre)
+        return (lifted.unflatten(0, (self.classes, -1)).mean(1) - target).square().sum()
 
 
 def feature_maps(config: MomentsConfig, facts: PublicFacts, execution: Execution) -> Iterator[RandomFeatures]:

@@ -57,7 +57,7 @@ def trained_features(
     observer.phase("training on the pool", count * steps)
     shape = (images.shape[1], images.shape[2], images.shape[3])
     for number in range(count):
-        own = seed * 1_000_003 + number
+        own = seed * 1_000_003 + 500_000 + number  # not the seeds that measured networks come from
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(own)
             network = ConvNet(shape, classes, width=width, depth=depth).to(images.device)

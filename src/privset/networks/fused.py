@@ -138,10 +138,23 @@ def _folded(tensors: tuple[Tensor, ...], in_dims: Any, size: int) -> list[Tensor
 
 
 def _plain(maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size) -> Tensor:
+    active = _active(maps, weight, bias, eps)
+    # Forwards, on a processor, three times as fast as avg_pool2d; backwards it would be slower.
+    (rows, columns), (height, width) = pool, active.shape[-2:]
+    if max(pool) > 2:
+        return F.avg_pool2d(active, pool)
+    if rows == 2:
+        active = active[..., 0 : height - 1 : 2, :] + active[..., 1:height:2, :]
+    if columns == 2:
+        active = active[..., 0 : width - 1 : 2] + active[..., 1:width:2]
+    return active / (rows * columns)
+
+
+def _active(maps: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     # One image with all the maps: its norm takes a weight and a bias for each.
     together = maps.flatten(0, 1)[None]
     normed = F.group_norm(together, together.shape[1], weight.flatten(), bias.flatten(), eps)
-    return F.avg_pool2d(F.relu(normed), pool)[0].unflatten(0, maps.shape[:2])
+    return F.relu(normed)[0].unflatten(0, maps.shape[:2])
 
 
 def _plain_slopes(
@@ -151,5 +164,6 @@ def _plain_slopes(
         maps = maps.detach().requires_grad_()
         weight, bias = (value.detach().requires_grad_(affine) for value in (weight, bias))
         wanted = (maps, weight, bias) if affine else (maps,)
-        slopes = torch.autograd.grad(_plain(maps, weight, bias, eps, pool), wanted, slope)
+        pooled = F.avg_pool2d(_active(maps, weight, bias, eps), pool)
+        slopes = torch.autograd.grad(pooled, wanted, slope)
     return slopes if affine else (*slopes, maps.new_empty(len(maps), 0), maps.new_empty(len(maps), 0))

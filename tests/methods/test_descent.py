@@ -1,0 +1,124 @@
+import dataclasses
+
+import pytest
+import torch
+from tests.conftest import facts_for
+
+from privset.facts import pixel_range
+from privset.methods.descent import Descent, cosine
+
+FACTS = facts_for(4, channels=3)
+
+
+def draws(count, scale, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return scale * torch.randn(count, 2, *FACTS.shape, generator=generator, dtype=torch.float64)
+
+
+def walk(descent, slopes, rate=0.01):
+    for slope in slopes:
+        descent.set_rate(rate)
+        pull(descent, slope)
+        descent.step()
+        yield descent.images.clone()
+
+
+def pull(descent, slope):
+    """Follow a loss with this gradient; its value."""
+    return descent.follow(lambda images: (images * slope).sum())
+
+
+def test_within_the_range_of_pixels_every_step_is_one_of_adam():
+    start = draws(1, 0.05)[0]
+    descent = Descent(start, FACTS, averaging=0.9)
+    theirs = start.clone().requires_grad_()
+    adam = torch.optim.Adam([theirs], betas=(0.9, 0.99))
+    slopes = draws(12, 3.0, seed=1)
+    slopes[:, 0, 0, 0, 0] = 0  # a pixel that nothing moves
+    slopes[6:] *= 1e-4
+    rates = [cosine(0.02, step, 12) for step in range(12)]
+    moved = start
+    for slope, rate in zip(slopes, rates, strict=True):
+        (moved,) = walk(descent, [slope], rate)
+        theirs.grad = slope.clone()
+        adam.param_groups[0]["lr"] = rate
+        adam.step()
+        assert torch.allclose(moved, theirs.detach(), rtol=0, atol=1e-12)
+    assert float((moved - start).abs().max()) > 0.05
+    assert float(moved.abs().max()) < 0.9  # so nothing was clamped
+
+
+def test_images_stay_pixels_from_the_start_on_in_every_channel():
+    facts = dataclasses.replace(FACTS, mean=(0.2, 0.5, 0.7), std=(0.5, 1.0, 0.25))
+    low, high = pixel_range(facts, torch.zeros(1, dtype=torch.float64))
+    start = draws(1, 10.0)[0]
+    descent = Descent(start, facts, averaging=0.5)
+    assert torch.equal(descent.images, start.clamp(low, high))
+    images = start
+    for images in walk(descent, draws(8, 1.0, seed=1), rate=1.0):
+        assert bool(((images >= low) & (images <= high)).all())
+        assert bool(((descent.average >= low) & (descent.average <= high)).all())
+    assert bool((images == low).any())
+    assert bool((images == high).any())
+
+
+def test_the_average_is_that_of_the_past_images():
+    descent = Descent(draws(1, 0.1)[0], FACTS, averaging=0.8)
+    expected = descent.images.clone()
+    for images in walk(descent, draws(5, 1.0, seed=1), rate=0.1):
+        expected = 0.8 * expected + 0.2 * images
+        assert torch.allclose(descent.average, expected, atol=1e-12)
+
+
+def test_gradients_add_up_and_a_step_uses_them_up():
+    start, (slope,) = draws(1, 0.1)[0], draws(1, 1.0, seed=1)
+    once, twice = (Descent(start, FACTS, averaging=0.9) for _ in range(2))
+    list(walk(once, [slope, 0.5 * slope, torch.zeros_like(slope)]))
+    list(walk(twice, [slope]))
+    pull(twice, 0.2 * slope)
+    pull(twice, 0.3 * slope)
+    twice.step()
+    twice.step()  # by the momentum alone: no gradient is left
+    assert torch.allclose(once.images, twice.images, atol=1e-12)
+
+
+def test_the_loss_is_that_of_the_images_and_nothing_keeps_its_graph():
+    start = draws(1, 0.1)[0]
+    descent = Descent(start, FACTS, averaging=0.9)
+    value = descent.follow(lambda images: (images**4).sum())
+    assert float(value) == pytest.approx(float((start**4).sum()))
+    assert not any(some.requires_grad for some in (value, *descent.tensors.values()))
+    assert torch.equal(descent.images, start)  # following moves nothing yet
+    descent.set_rate(0.01)
+    descent.step()
+    expected = start - 0.01 * torch.sign(start)  # the first step of Adam goes by signs
+    assert torch.allclose(descent.images[start.abs() > 0.05], expected[start.abs() > 0.05], atol=1e-6)
+
+
+def test_every_step_is_in_place_as_a_recording_needs_it():
+    descent = Descent(draws(1, 0.1)[0], FACTS, averaging=0.9)
+    places = {name: some.data_ptr() for name, some in descent.tensors.items()}
+    list(walk(descent, draws(3, 1.0, seed=1)))
+    assert {name: some.data_ptr() for name, some in descent.tensors.items()} == places
+
+
+def test_the_start_is_left_alone_and_its_tensors_are_all_there_is():
+    start = draws(1, 0.1)[0]
+    before, slopes = start.clone(), draws(6, 1.0, seed=1)
+    whole, first, second = (Descent(start, FACTS, averaging=0.9) for _ in range(3))
+    list(walk(whole, slopes))
+    assert torch.equal(start, before)
+    list(walk(first, slopes[:3]))
+    for name, value in second.tensors.items():
+        value.copy_(first.tensors[name])
+    list(walk(second, slopes[3:]))
+    for name, value in whole.tensors.items():
+        assert torch.equal(second.tensors[name], value), name
+
+
+def test_a_cosine_falls_to_a_fiftieth():
+    rates = [cosine(0.05, step, 40) for step in range(41)]
+    assert rates[0] == pytest.approx(0.05)
+    assert rates[20] == pytest.approx(0.05 * 0.51)
+    assert rates[40] == pytest.approx(0.001)
+    assert rates == sorted(rates, reverse=True)

@@ -1,0 +1,70 @@
+import pytest
+import torch
+
+from privset.networks.recording import WRITTEN_STEPS, recorded
+
+CARD = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics card")
+
+
+def test_on_a_processor_a_step_is_taken_as_it_is():
+    taken = []
+
+    def step(argument):
+        taken.append(argument)
+        return argument + 1
+
+    take = recorded(step, torch.device("cpu"))
+    assert take is step
+    assert float(take(torch.ones(()))) == 2
+    assert len(taken) == 1
+
+
+class Walk:
+    """A state that steps change in place, by gradients and by draws."""
+
+    def __init__(self):
+        self.device = torch.device("cuda")
+        self.place, self.slope = torch.ones(4, device=self.device), torch.zeros(4, device=self.device)
+        self.rate = torch.zeros((), device=self.device)
+        self.generator = torch.Generator(self.device).manual_seed(3)
+        self.written = 0
+
+    def step(self, chosen):
+        self.written += 1
+        drawn = torch.rand(4, generator=self.generator, device=self.device)
+        loss = self.follow(lambda place: ((place * drawn).index_select(0, chosen) - 1).square().sum())
+        self.place -= self.rate * self.slope
+        self.slope.zero_()
+        return loss
+
+    def follow(self, loss):
+        place = self.place.detach().requires_grad_()
+        value = loss(place)
+        self.slope += torch.autograd.grad(value, place)[0]
+        return value.detach()
+
+
+@CARD
+def test_a_recorded_step_does_what_the_step_does():
+    plain, played = Walk(), Walk()
+    take = recorded(played.step, played.device, [played.generator])
+    choices = [[0, 1], [2, 3], [1], [3, 0], [2, 1], [0], [1, 3], [3], [2], [0, 3]]
+    for number, choice in enumerate(choices):
+        chosen = torch.tensor(choice, device=plain.device)
+        for walk in (plain, played):
+            walk.rate.fill_(0.1 / (1 + number))  # changed in place, so a recording sees it
+            walk.follow(lambda place: 0.1 * place.square().sum())  # by the side, and never recorded
+        expected, found = plain.step(chosen), take(chosen)
+        assert torch.allclose(found, expected, atol=1e-6)
+        assert torch.allclose(played.place, plain.place, atol=1e-6)
+    assert plain.written == len(choices)
+    assert played.written == 2 * (WRITTEN_STEPS + 1)  # for each of two shapes, and once more to record it
+
+
+@CARD
+def test_a_recording_has_memory_of_its_own_for_its_argument():
+    take = recorded(lambda values: values * 2, torch.device("cuda"))
+    for number in range(WRITTEN_STEPS + 3):
+        argument = torch.full((3,), float(number), device="cuda")
+        assert torch.equal(take(argument).cpu(), torch.full((3,), 2.0 * number))
+        assert torch.equal(argument.cpu(), torch.full((3,), float(number)))
