@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.conftest import facts_for
 
-from privset.networks.features import RandomFeatures, WaveLift, _cells, _views, look, random_views
+from privset.networks.features import RandomFeatures, WaveLift, _cells, views, look, random_views
 
 
 def images_for(facts, count=3, seed=0):
@@ -121,10 +121,10 @@ def test_waves_are_known_by_their_seed_and_share_no_stream_with_a_network():
 
 
 def test_a_draw_in_the_middle_leaves_images_as_they_are():
-    views = _views(torch.full((1, 5), 0.5), 1.0)
-    assert torch.allclose(views, torch.eye(2, 3)[None], atol=1e-7)
+    middle = views(torch.full((1, 5), 0.5), 1.0)
+    assert torch.allclose(middle, torch.eye(2, 3)[None], atol=1e-7)
     images = images_for(facts_for(4, side=9, channels=3))
-    assert torch.allclose(look(images, views), images, atol=1e-5)
+    assert torch.allclose(look(images, middle), images, atol=1e-5)
 
 
 def test_views_turn_stretch_and_shift_as_far_as_documented():

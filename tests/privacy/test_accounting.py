@@ -1,8 +1,11 @@
 import math
 
+import dp_accounting
 import pytest
+from dp_accounting import pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from privset.errors import BudgetError
 from privset.privacy import GaussianEvent, PrivacyBudget, calibrate, spend
@@ -59,6 +62,20 @@ def test_full_batch_answers_compose_to_one_gaussian_mechanism():
     split = spend([full_batch(3.0 * math.sqrt(40), 30), full_batch(3.0 * math.sqrt(40), 10)], 1e-5)
     assert split.pld == pytest.approx(once.pld, rel=1e-9)
     assert split.rdp == pytest.approx(once.rdp, rel=1e-9)
+
+
+@pytest.mark.parametrize("noise", [0.5, 1.0, 3.73, 20.0])
+@pytest.mark.parametrize("delta", [1e-5, 1e-8])
+def test_the_cost_of_one_gaussian_mechanism_is_exact_and_below_what_discretising_gives(noise, delta):
+    exact = spend([full_batch(noise)], delta).pld
+    accountant = pld.PLDAccountant(value_discretization_interval=1e-4)
+    discretised = accountant.compose(dp_accounting.GaussianDpEvent(noise)).get_epsilon(delta)
+    assert exact == pytest.approx(discretised, abs=1e-3)
+    assert exact <= discretised * (1 + 1e-8)
+    # Its definition: delta is what the two normal tails leave.
+    left = stats.norm.cdf(0.5 / noise - exact * noise) - math.exp(exact) * stats.norm.cdf(-0.5 / noise - exact * noise)
+    assert left == pytest.approx(delta, rel=1e-3)
+    assert left <= delta
 
 
 def test_more_answers_cost_more_and_more_noise_costs_less():

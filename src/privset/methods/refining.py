@@ -16,8 +16,9 @@ import torch.nn.functional as F  # noqa: N812 - the name torch's own documentati
 from torch import Tensor, nn
 
 from privset.networks.classifiers import ConvNet
-from privset.networks.features import look, random_views
+from privset.networks.features import look, views
 from privset.networks.fused import fuse
+from privset.networks.recording import Step, recorded
 from privset.observer import Observer
 
 AGES = (0.02, 0.08, 0.3, 1.0)
@@ -61,20 +62,32 @@ def trained_features(
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(own)
             network = ConvNet(shape, classes, width=width, depth=depth).to(images.device)
-        features, head = fuse(network.features), network.head
-        optimiser = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
+        features = fuse(network.features)
+        take = recorded(_training(network, features, images, labels), images.device)
         generator = torch.Generator().manual_seed(own)
         for step in range(1, steps + 1):
-            chosen = torch.randint(len(images), (min(_BATCH, len(images)),), generator=generator).to(images.device)
-            views = random_views(len(chosen), generator).to(images.device)
-            loss = F.cross_entropy(head(features(look(images[chosen], views))), labels[chosen])
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
+            take(torch.rand(min(_BATCH, len(images)), 6, generator=generator).to(images.device))
             if step in ages:
                 kept.append(copy.deepcopy(features).requires_grad_(False))
             observer.step()
     return kept
+
+
+def _training(network: ConvNet, features: nn.Module, images: Tensor, labels: Tensor) -> Step:
+    """One step on a minibatch; of its draws ``[n, 6]``, one chooses an image and five the view of it."""
+    weights = list(network.parameters())
+    optimiser = torch.optim.SGD(weights, lr=0.01, momentum=0.9, weight_decay=5e-4)
+
+    def train(draws: Tensor) -> Tensor:
+        chosen = (draws[:, 0] * len(images)).long().clamp_max(len(images) - 1)
+        logits = network.head(features(look(images[chosen], views(draws[:, 1:]))))
+        loss = F.cross_entropy(logits, labels[chosen])
+        for weight, slope in zip(weights, torch.autograd.grad(loss, weights, allow_unused=True), strict=True):
+            weight.grad = slope
+        optimiser.step()
+        return loss.detach()
+
+    return train
 
 
 def ridge_loss(
@@ -96,5 +109,6 @@ def ridge_loss(
     aims, wanted = (F.one_hot(some, classes).to(own.dtype) - 1 / classes for some in (labels, pool_labels))
     kernel = own @ own.T
     eye = torch.eye(len(own), dtype=own.dtype, device=own.device)
-    weights = torch.linalg.solve(kernel + RIDGE * kernel.detach().trace() * eye, aims)
+    # Without a look at whether it could be solved, which would make a graphics card wait: with a ridge it can.
+    weights, _ = torch.linalg.solve_ex(kernel + RIDGE * kernel.detach().trace() * eye, aims)
     return 0.5 * (seen @ (own.T @ weights) - wanted).square().sum(1).mean()

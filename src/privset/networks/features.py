@@ -43,7 +43,7 @@ class RandomFeatures(nn.Module):
             draws = torch.rand(1, 5)
         self.blocks = fuse(blocks).requires_grad_(False)
         self.resolution = resolution
-        grid = F.affine_grid(_views(draws, warp), [1, *facts.shape], align_corners=False)
+        grid = F.affine_grid(views(draws, warp), [1, *facts.shape], align_corners=False)
         self.register_buffer("view", grid if warp else torch.empty(0), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -102,15 +102,15 @@ class WaveLift(nn.Module):
 
 def random_views(count: int, generator: torch.Generator) -> Tensor:
     """Small random rotations, scalings and shifts ``[count, 2, 3]``, for `look`."""
-    return _views(torch.rand(count, 5, generator=generator), 1.0)
+    return views(torch.rand(count, 5, generator=generator))
 
 
-def look(images: Tensor, views: Tensor) -> Tensor:
+def look(images: Tensor, through: Tensor) -> Tensor:
     """Images ``[n, c, h, w]``, each through its own of n views, or all through one; on the edge, pixels go on."""
-    return _sample(images, F.affine_grid(views, [len(views), *images.shape[1:]], align_corners=False))
+    return _sample(images, F.affine_grid(through, [len(through), *images.shape[1:]], align_corners=False))
 
 
-def _views(draws: Tensor, strength: float) -> Tensor:
+def views(draws: Tensor, strength: float = 1.0) -> Tensor:
     """Uniform draws ``[n, 5]`` -> affine maps ``[n, 2, 3]``, see `RandomFeatures`."""
     turn, stretch, shift = (2 * draws - 1).split([1, 2, 2], dim=1)
     angle, scale = strength * turn * math.pi / 12, torch.exp(strength * stretch * 0.2)

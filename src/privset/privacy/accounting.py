@@ -127,13 +127,17 @@ def _epsilon(events: tuple[GaussianEvent, ...], delta: float, accountant: str) -
     import dp_accounting
     from dp_accounting import pld, rdp
 
+    joined = _full_batches_joined(events)
+    if accountant == "pld" and [rate for rate, *_ in joined] == [1.0]:
+        # One Gaussian mechanism: its privacy loss is normal, and nothing needs to be discretised.
+        return dp_accounting.get_epsilon_gaussian(joined[0][1], delta) * (1 + 1e-9)  # its own precision
     relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
     if accountant == "pld":
         bound = pld.PLDAccountant(relation, value_discretization_interval=PLD_INTERVAL)
     else:
         bound = rdp.RdpAccountant(neighboring_relation=relation)
     with _order_warnings_silenced():
-        for rate, noise, count in _full_batches_joined(events):
+        for rate, noise, count in joined:
             event = dp_accounting.GaussianDpEvent(noise)
             bound.compose(event if rate == 1 else dp_accounting.PoissonSampledDpEvent(rate, event), count)
         epsilon = float(bound.get_epsilon(delta))

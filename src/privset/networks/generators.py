@@ -1,0 +1,61 @@
+"""Generators: from a random code that ends in a label to an image of that class."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
+from torch import Tensor, nn
+
+from privset.facts import PublicFacts
+
+
+def draw_codes(labels: Tensor, *, classes: int, length: int, generator: torch.Generator) -> Tensor:
+    """Labels ``[n]`` -> codes ``[n, length + classes]``: standard normal numbers, and the label as a one-hot row.
+
+    >>> draw_codes(torch.tensor([2]), classes=3, length=4, generator=torch.Generator())[0, 4:]
+    tensor([0., 0., 1.])
+    """
+    numbers = torch.randn(len(labels), length, generator=generator)
+    return torch.cat([numbers, F.one_hot(labels, classes).to(numbers.dtype)], dim=1)
+
+
+class UpsamplingGenerator(nn.Module):
+    """Codes ``[n, length + classes]`` -> pixels in [0, 1] ``[n, c, h, w]``: the generator of DP-MERF.
+
+    Two linear layers with batch norm make 16 maps of a quarter of the image's height and width; two 5x5 convolutions,
+    each after bilinear upsampling, make the image of them. Where a side is no multiple of 4, it is rounded up on the
+    way and met exactly in the end. Images of a batch know each other through batch norm, except after ``eval()``.
+
+    Args:
+        facts: What is public about the images.
+        length: Numbers of a code before its label.
+        seed: Of the initial weights.
+        width: Hidden units.
+    """
+
+    def __init__(self, facts: PublicFacts, *, length: int, seed: int, width: int = 200) -> None:
+        super().__init__()
+        channels, height, breadth = facts.shape
+        quarter, half = (((height + part - 1) // part, (breadth + part - 1) // part) for part in (4, 2))
+        numbers = 16 * quarter[0] * quarter[1]
+        # As for classifiers: of all generators only that of the CPU is moved, and put back.
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            self.layers = nn.Sequential(
+                nn.Linear(length + len(facts.classes), width),
+                nn.BatchNorm1d(width),
+                nn.ReLU(),
+                nn.Linear(width, numbers),
+                nn.BatchNorm1d(numbers),
+                nn.Unflatten(1, (16, *quarter)),
+                nn.Upsample(half, mode="bilinear", align_corners=True),
+                nn.Conv2d(16, 8, 5, padding=2),
+                nn.ReLU(),
+                nn.Upsample((height, breadth), mode="bilinear", align_corners=True),
+                nn.Conv2d(8, channels, 5, padding=2),
+                nn.Sigmoid(),
+            )
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """Codes ``[n, length + classes]`` -> pixels ``[n, c, h, w]``."""
+        return self.layers(codes)
