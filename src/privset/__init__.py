@@ -27,6 +27,8 @@ from privset.evaluation import evaluate_release as evaluate
 from privset.facts import PublicFacts
 from privset.methods import (
     METHODS,
+    DpMerf,
+    DpMerfConfig,
     Execution,
     MeasuringMethod,
     Method,
@@ -61,6 +63,8 @@ __all__ = [
     "ConfigError",
     "DataError",
     "Dataset",
+    "DpMerf",
+    "DpMerfConfig",
     "Evaluation",
     "Execution",
     "MeasuringMethod",

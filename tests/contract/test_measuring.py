@@ -30,7 +30,7 @@ def measure(method, *, noise_seed=0, records_seed=0, facts=FACTS):
 def other(method, name):
     """The method with another value of one setting."""
     value = getattr(method.config, name)
-    changed = (not value) if isinstance(value, bool) else value + 1 if isinstance(value, int) else value * 0.9
+    changed = (not value) if isinstance(value, bool) else value + 1 if isinstance(value, int) else (value or 10) * 0.9
     return type(method)(dataclasses.replace(method.config, **{name: changed}))
 
 
@@ -114,6 +114,8 @@ class Stopped(BaseException):
 @pytest.mark.parametrize("stop", [0, 1, 2, 4])
 def test_measuring_can_be_stopped_at_any_answer(method, tmp_path, monkeypatch, stop):
     plan, (whole, _) = method.plan(FACTS, BUDGET), measure(method)
+    if stop >= plan.questions:
+        pytest.skip("it asks less than that")
 
     def process():
         ledger, kept = take_up(BUDGET, tmp_path / "ledger", tmp_path)

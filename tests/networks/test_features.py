@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.conftest import facts_for
 
-from privset.networks.features import RandomFeatures, WaveLift, _cells, views, look, random_views
+from privset.networks.features import RandomFeatures, WaveLift, _cells, look, random_views, views
 
 
 def images_for(facts, count=3, seed=0):

@@ -68,6 +68,7 @@ def test_full_batch_answers_compose_to_one_gaussian_mechanism():
 @pytest.mark.parametrize("delta", [1e-5, 1e-8])
 def test_the_cost_of_one_gaussian_mechanism_is_exact_and_below_what_discretising_gives(noise, delta):
     exact = spend([full_batch(noise)], delta).pld
+    assert exact is not None
     accountant = pld.PLDAccountant(value_discretization_interval=1e-4)
     discretised = accountant.compose(dp_accounting.GaussianDpEvent(noise)).get_epsilon(delta)
     assert exact == pytest.approx(discretised, abs=1e-3)

@@ -4,12 +4,13 @@ from typing import Any
 
 from privset.errors import ConfigError
 from privset.methods.checkpoint import Checkpoint
+from privset.methods.dp_merf import DpMerf, DpMerfConfig
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics, require_measuring
 from privset.methods.method import Execution, Method, MethodConfig, Plan, Synthesis
 from privset.methods.moments import Moments, MomentsConfig
 from privset.methods.psg import Psg, PsgConfig
 
-METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in (Moments, Psg)}
+METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in (Moments, Psg, DpMerf)}
 """By the name typed on the command line; the first is the default."""
 
 DEFAULT = next(iter(METHODS))
@@ -30,6 +31,8 @@ __all__ = [
     "DEFAULT",
     "METHODS",
     "Checkpoint",
+    "DpMerf",
+    "DpMerfConfig",
     "Execution",
     "Measured",
     "MeasuringMethod",

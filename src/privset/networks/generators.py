@@ -55,6 +55,8 @@ class UpsamplingGenerator(nn.Module):
                 nn.Conv2d(8, channels, 5, padding=2),
                 nn.Sigmoid(),
             )
+        # Nearly twice as fast on a processor, where the channels are few.
+        self.layers.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
     def forward(self, codes: Tensor) -> Tensor:
         """Codes ``[n, length + classes]`` -> pixels ``[n, c, h, w]``."""
