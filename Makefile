@@ -20,10 +20,10 @@ $(STAMP): pyproject.toml constraints.txt
 # A passive wait: on busy cores torch's threads otherwise spend their time waiting for each other.
 demo: export OMP_WAIT_POLICY = passive
 demo: install
-	@rm -rf $(DEMO) $(DEMO).ledger.jsonl # digits are public: with private records, never delete a ledger like this
-	$(BIN)/privset generate digits --method psg --preset small --epsilon 10 --per-class 10 --out $(DEMO)
+	@rm -rf $(DEMO) $(DEMO).ledger.jsonl $(DEMO).unfinished # digits are public: with private records, never delete a ledger like this
+	$(BIN)/privset generate digits --epsilon 10 --per-class 10 --out $(DEMO)
 	$(BIN)/privset verify $(DEMO)
-	$(BIN)/privset evaluate $(DEMO) --data digits --classifier mlp --recipe quick --runs 3 --beside real noise
+	$(BIN)/privset evaluate $(DEMO) --data digits --recipe quick --runs 1 --beside real noise
 	@echo "The release is in $(DEMO): look at $(DEMO)/preview.png and read $(DEMO)/README.md."
 
 # One thread a worker: two workers on two cores beat one whose threads wait for each other.
