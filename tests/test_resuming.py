@@ -4,6 +4,7 @@ import dataclasses
 import shutil
 
 import pytest
+import safetensors.torch
 import torch
 from tests.conftest import TINY, facts_for, records_for
 
@@ -103,6 +104,17 @@ def test_a_distilled_set_of_seeded_statistics_is_not_private(tmp_path):
     assert made.certificate.statement.startswith("NOT PRIVATE.")
 
 
+@pytest.mark.parametrize("seed", [-1, 2**32, 10**14])
+def test_a_seed_that_would_overflow_is_refused_before_anything_is_charged(seed):
+    with pytest.raises(ConfigError, match=r"seed must be 0 or more, and below 2\*\*32"):
+        dataclasses.replace(CONFIG, seed=seed)
+
+
+def test_the_largest_seed_measures(tmp_path):
+    method = Moments(dataclasses.replace(CONFIG, seed=2**32 - 1))
+    assert verify(generate(dataset(), method=method, budget=BUDGET, out=tmp_path / "set").path).ok
+
+
 @pytest.mark.parametrize("step", [1, 2])
 def test_measuring_goes_on_where_it_was_killed(tmp_path, step):
     def run(out, **options):
@@ -128,18 +140,13 @@ def test_measuring_goes_on_where_it_was_killed(tmp_path, step):
 def test_private_noise_is_drawn_once_for_each_question(tmp_path):
     out = tmp_path / "statistics"
     kill(lambda **o: measure(dataset(), method=METHOD, budget=BUDGET, out=out, **o), "measuring", 1)
-    sizes = KeptAnswers(folder_beside(out))
-    assert len(sizes) == 3
-    first = _first_answer(folder_beside(out))
+    assert len(KeptAnswers(folder_beside(out))) == 3
+    before = [safetensors.torch.load_file(path)["answer"] for path in sorted(folder_beside(out).glob("answer-*"))]
     resumed = measure(dataset(), method=METHOD, budget=BUDGET, out=out)
-    assert torch.equal(resumed.statistics.tensors["class_sizes"], first)
+    tensors = resumed.statistics.tensors
+    published = [tensors["class_sizes"], tensors["feature_sums"][:1], tensors["lifted_sums"][0]]
+    assert all(torch.equal(a, b) for a, b in zip(before, published, strict=True))
     assert read(out / "ledger.jsonl")[1] == METHOD.plan(facts_for(40), BUDGET).events
-
-
-def _first_answer(folder):
-    import safetensors.torch
-
-    return safetensors.torch.load_file(folder / "answer-000000.safetensors")["answer"]
 
 
 @pytest.mark.parametrize(("phase", "step"), [("measuring", 1), ("distilling", 1), ("distilling", 5), ("distilling", 8)])

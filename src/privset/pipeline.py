@@ -15,17 +15,20 @@ import dataclasses
 import hashlib
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from privset import data as data_room
 from privset.data.records import Dataset, Records
-from privset.errors import BudgetError, ReleaseError
+from privset.errors import BudgetError, ConfigError, ReleaseError
 from privset.facts import PublicFacts
 from privset.methods import (
     Execution,
     Measured,
     MeasuringMethod,
     Method,
+    MethodConfig,
     Moments,
     MomentsConfig,
     Plan,
@@ -54,15 +57,24 @@ from privset.release.software import deciding_versions
 from privset.release.unfinished import check_free, ledger_beside
 
 
-def plan(data: PublicFacts | str | Path, *, method: Method[Any] | None = None, budget: PrivacyBudget) -> Plan:
+def plan(
+    data: PublicFacts | str | Path,
+    *,
+    method: Method[Any] | None = None,
+    budget: PrivacyBudget,
+    execution: Execution | None = None,
+) -> Plan:
     """What ``method`` would ask, at which noise and at what cost; looks at no image.
+
+    Without a method it is the one that `generate` would choose for the device of ``execution``.
 
     >>> from privset.methods import Psg, PsgConfig
     >>> budget = PrivacyBudget(epsilon=10, accountant="rdp")
     >>> round(plan("mnist", method=Psg(PsgConfig.paper(per_class=10)), budget=budget).noise_multiplier, 3)
     0.966
     """
-    return (method or _default()).plan(data if isinstance(data, PublicFacts) else data_room.facts_of(data), budget)
+    facts = data if isinstance(data, PublicFacts) else data_room.facts_of(data)
+    return (method or _default(execution)).plan(facts, budget)
 
 
 def generate(
@@ -149,7 +161,8 @@ def distil(
     statistics, and the statistics, together cost their one epsilon.
 
     Args:
-        source: The statistics, or the folder that `measure` wrote.
+        source: The statistics, or the folder that `measure` wrote. Either way what is in the folder is verified, and
+            used.
         out: Folder to write; it must not exist. The same call takes a killed run up again.
         execution: The device.
         observer: Told about progress.
@@ -161,11 +174,13 @@ def distil(
     """
     out, started = Path(out), time.perf_counter()
     check_free(out, resumable=True)
-    source = source if isinstance(source, StatisticsRelease) else load_statistics(source)
-    bad = [f"{check.name}: {check.detail}" for check in verify(source.path).failures]
+    folder = source.path if isinstance(source, StatisticsRelease) else Path(source)
+    bad = [f"{check.name}: {check.detail}" for check in verify(folder).failures]
     if bad:
-        raise ReleaseError(f"{source.path} is not what it claims to be, so nothing is made from it ({'; '.join(bad)})")
+        raise ReleaseError(f"{folder} is not what it claims to be, so nothing is made from it ({'; '.join(bad)})")
+    source = load_statistics(folder)
     measured, certificate = source.measured(), source.certificate
+    _check_kinds(type(measured.config), settings)
     method = source.method(**settings)
     identity = {
         "command": "distil",
@@ -276,6 +291,17 @@ class _Job:
 def _default(execution: Execution | None = None) -> Moments:
     preset = Moments.preset_for((execution or Execution()).device)
     return Moments(Moments.preset(preset, per_class=MomentsConfig.per_class, epsilon=1.0))
+
+
+def _check_kinds(config_type: type[MethodConfig], settings: dict[str, Any]) -> None:
+    """Refuse a setting that is not of its kind, such as text for a number, before it is compared with anything."""
+    kinds = get_type_hints(config_type)
+    for name in settings.keys() & kinds.keys():
+        try:
+            TypeAdapter(kinds[name]).validate_python(settings[name], strict=True)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]["msg"]
+            raise ConfigError(f"{name.replace('_', '-')} cannot be {settings[name]!r}: {problem}") from error
 
 
 def _fingerprint(records: Records) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from privset.cli import console, main
+from privset.methods import Moments
 
 TINY = "--networks 3 --width 4 --depth 2 --resolution 2 --waves 8 --steps 4 --networks-per-step 2 --pool 0"
 TINY = [*TINY.split(), "--per-class", "2"]
@@ -139,6 +140,18 @@ def test_moments_is_the_default(capsys):
     plan = json.loads(out)
     assert plan["method"] == "moments"
     assert {event["question"] for event in plan["events"]} == {"total"}
+
+
+@pytest.mark.parametrize(("device", "networks"), [("cpu", None), ("cuda:1", 40)])
+def test_a_plan_is_that_of_the_device_also_where_there_is_none(capsys, device, networks):
+    words = ["plan", "digits", "--epsilon", "1", "--accountant", "rdp", "--json", "--device", device]
+    code, out, err = call(capsys, *words)
+    assert code == 0, err
+    expected = networks or Moments.preset("light", per_class=10, epsilon=1.0).networks
+    assert json.loads(out)["questions"] == 1 + 2 * expected
+    code, _, err = call(capsys, *words[:-1], "tpu")
+    assert code == 2
+    assert "device must be cpu, cuda or cuda:N" in err
 
 
 def test_a_killed_process_is_taken_up_by_the_same_command(capsys, tmp_path):

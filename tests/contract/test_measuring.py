@@ -7,7 +7,7 @@ import torch
 from tests.conftest import TINY, facts_for, records_for
 
 from privset.errors import ConfigError
-from privset.methods import METHODS, MeasuringMethod, Synthesis
+from privset.methods import METHODS, Execution, MeasuringMethod, Synthesis
 from privset.privacy import Curator, KeptAnswers, Ledger, PrivacyBudget, seeded_noise, take_up
 from privset.privacy.accounting import merge
 
@@ -105,6 +105,21 @@ def test_another_seed_or_size_gives_another_set_from_the_same_statistics(method)
     assert not torch.equal(first.images, seeded.images)
     assert len(larger.labels) == len(first.labels) + len(FACTS.classes)
     assert isinstance(larger, Synthesis)
+
+
+def test_fewer_records_are_looked_at_together_where_memory_is_short(method, monkeypatch):
+    blocks, ask = [], Curator.total
+
+    def noted(self, question, statistic, *, block=None):
+        blocks.append(block)
+        return ask(self, question, statistic, block=block)
+
+    monkeypatch.setattr(Curator, "total", noted)
+    plan, curator = method.plan(FACTS, BUDGET), Curator(records_for(FACTS), FACTS, Ledger(BUDGET), seeded_noise(0))
+    found = method.measure(curator, plan, execution=Execution(chunk=7))
+    assert blocks == [7] * plan.questions
+    for name, value in measure(method)[0].statistics.items():
+        assert torch.allclose(found.statistics[name], value, atol=1e-3), name
 
 
 class Stopped(BaseException):

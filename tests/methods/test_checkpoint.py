@@ -1,4 +1,7 @@
+from types import SimpleNamespace
+
 import pytest
+import safetensors.torch
 import torch
 
 from privset.errors import ConfigError
@@ -71,6 +74,47 @@ def test_states_are_kept_now_and_then_and_at_the_end_of_a_loop():
     checkpoint = Rare()
     optimise(checkpoint)
     assert len(checkpoint.states) == 2
+
+
+def test_a_state_that_takes_long_to_keep_is_kept_more_rarely(monkeypatch):
+    clock, kept = [0.0], []
+    monkeypatch.setattr("privset.methods.checkpoint.time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    class Slow(Checkpoint):
+        def save(self, state):
+            kept.append(clock[0])
+            clock[0] += 3.0
+
+    for _ in Stages(torch.Generator(), Slow(), Observer()).loop("walking", 150, {"place": torch.zeros(5)}):
+        clock[0] += 1.0
+    assert kept == [10.0, 73.0, 136.0, 159.0]  # after the first, 60 seconds apart; and at the end
+
+
+def test_of_a_loop_that_has_ended_only_the_outcome_is_kept():
+    def run(checkpoint, observer=None):
+        generator = torch.Generator().manual_seed(1)
+        stages = Stages(generator, checkpoint, observer or Observer())
+        place, speed = torch.zeros(3), torch.zeros(3)
+        for name in ("walking", "running"):
+            for _ in stages.loop(name, 3, {"place": place, "speed": speed}, outcome=("place",)):
+                speed.lerp_(torch.randn(3, generator=generator) - place, 0.3)
+                place += speed
+            speed.zero_()  # of no use any more
+        return place
+
+    whole, checkpoint = run(Checkpoint()), Memory()
+    run(checkpoint)
+    during = {"place", "speed", "generator"}
+    ended = {"walking/place", "walking/generator"}
+    kept = [set(safetensors.torch.load(state)) for state in checkpoint.states]
+    assert kept == [
+        *[{f"walking/{key}" for key in during}] * 2,
+        ended,
+        *[ended | {f"running/{key}" for key in during}] * 2,
+        ended | {"running/place", "running/generator"},
+    ]
+    for state in checkpoint.states:
+        assert torch.equal(run(Memory(state)), whole)
 
 
 @pytest.mark.parametrize("state", [b"", b"not a state", b"\x02" + bytes(7) + b"{}"])

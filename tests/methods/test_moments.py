@@ -7,9 +7,10 @@ from tests.conftest import TINY, facts_for, records_for
 
 from privset.data import Records
 from privset.errors import BudgetError, ConfigError
-from privset.methods import Execution, Moments, MomentsConfig
-from privset.methods.moments import feature_maps, network_moments
-from privset.networks.features import WaveLift
+from privset.methods import Execution, Moments, MomentsConfig, moments
+from privset.methods.descent import Descent
+from privset.methods.moments import Matching, class_groups, feature_maps, network_moments
+from privset.networks.features import RandomFeatures, WaveLift
 from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise
 
 TINY_MOMENTS = TINY["moments"]
@@ -23,9 +24,9 @@ def measured(config, records, facts, *, epsilon=math.inf, noise_seed=0):
 
 
 def maps_and_moments(found):
-    """Every network with what was measured by it."""
+    """Every network with the centre and the targets that were measured by it."""
     maps = feature_maps(found.config, found.facts, Execution())
-    return zip(maps, network_moments(found.statistics, Execution()), strict=True)
+    return zip(maps, *network_moments(found.statistics, found.facts, Execution()), strict=True)
 
 
 def lift_of(found):
@@ -60,21 +61,91 @@ def test_without_noise_the_targets_are_the_class_means_of_the_centred_features()
     from privset.facts import normalise
 
     images = normalise(records.images, facts)
-    for features, moments in maps_and_moments(found):
+    for features, centre, targets in maps_and_moments(found):
         seen = features(images)
-        assert torch.allclose(moments.centre, seen.mean(0), atol=1e-5)
+        assert torch.allclose(centre, seen.mean(0), atol=1e-5)
         lifted = lift_of(found)(seen - seen.mean(0))
         for label in range(3):
-            assert torch.allclose(moments.targets[label], lifted[records.labels == label].mean(0), atol=1e-5)
+            assert torch.allclose(targets[label], lifted[records.labels == label].mean(0), atol=1e-5)
 
 
 def test_classes_of_any_size_and_absent_ones_are_measured():
     facts = facts_for(21, classes=4)
     records = Records(records_for(facts).images, torch.tensor([0] * 18 + [1, 1, 3]))
     _, found = measured(TINY_MOMENTS, records, facts)
-    for _, moments in maps_and_moments(found):
-        assert bool(moments.targets.isfinite().all())
-        assert float(moments.targets[2].abs().sum()) == 0  # nobody is there
+    for _, _, targets in maps_and_moments(found):
+        assert bool(targets.isfinite().all())
+        assert float(targets[2].abs().sum()) == 0  # nobody is there
+
+
+def test_noise_in_few_records_makes_no_mean_longer_than_those_of_unit_vectors():
+    facts = facts_for(40)
+    _, found = measured(TINY_MOMENTS, records_for(facts), facts)
+    loud = found.statistics | {"class_sizes": torch.tensor([[-3.0], [20.0], [0.5]])}
+    for (_, quiet_centre, quiet), (_, centre, targets) in zip(
+        maps_and_moments(found), maps_and_moments(dataclasses.replace(found, statistics=loud)), strict=True
+    ):
+        assert torch.allclose(targets[[0, 2]].norm(dim=1), torch.ones(2))
+        assert torch.allclose(targets[0], torch.nn.functional.normalize(quiet[0], dim=0), atol=1e-6)
+        assert float(targets[1].norm()) < 1  # left as it is
+        # The number of records is public, so noise in class sizes does not move the mean of everyone.
+        assert torch.equal(centre, quiet_centre)
+
+
+def test_what_is_asked_about_a_map_does_not_depend_on_class_sizes(monkeypatch):
+    facts = facts_for(40)
+    _, whole = measured(TINY_MOMENTS, records_for(facts), facts)
+    ask = Curator.total
+
+    def halved(self, question, statistic, **options):
+        answer = ask(self, question, statistic, **options)
+        return answer / 2 if answer.shape[1] == 1 else answer
+
+    monkeypatch.setattr(Curator, "total", halved)
+    _, found = measured(TINY_MOMENTS, records_for(facts), facts)
+    assert not torch.equal(found.statistics["class_sizes"], whole.statistics["class_sizes"])
+    assert torch.equal(found.statistics["lifted_sums"], whole.statistics["lifted_sums"])
+
+
+def test_settings_too_large_for_the_machine_are_found_before_anything_is_charged():
+    facts, budget = facts_for(40), PrivacyBudget(epsilon=5.0)
+    method = Moments(dataclasses.replace(TINY_MOMENTS, waves=10**13))
+    ledger = Ledger(budget)
+    curator = Curator(records_for(facts), facts, ledger, seeded_noise(0))
+    with pytest.raises(RuntimeError):
+        method.measure(curator, method.plan(facts, budget))
+    assert ledger.events == ()
+
+
+@pytest.mark.parametrize(("pixels", "sizes"), [(2**23, [6]), (4 * 64, [4, 2]), (1, [2, 2, 2])])
+def test_groups_of_classes_have_the_gradient_of_all_of_them_at_once(monkeypatch, pixels, sizes):
+    facts = facts_for(40)
+    _, found = measured(TINY_MOMENTS, records_for(facts), facts)
+    start = torch.randn(6, *facts.shape, generator=torch.Generator().manual_seed(0))
+    centres, targets = network_moments(found.statistics, facts, Execution())
+    images = start.clamp(-1, 1).requires_grad_()
+    expected = torch.zeros(())
+    for number, features in enumerate(feature_maps(found.config, facts, Execution())):
+        lifted = lift_of(found)(features(images) - centres[number])
+        expected = expected + (lifted.view(3, 2, -1).mean(1) - targets[number]).square().sum()
+    (slope,) = torch.autograd.grad(expected, images)
+
+    seen, look = [], RandomFeatures.forward
+    monkeypatch.setattr(RandomFeatures, "forward", lambda self, some: seen.append(len(some)) or look(self, some))
+    monkeypatch.setattr(moments, "_PIXELS_AT_ONCE", pixels)
+    descent = Descent(start, facts, averaging=0.0)
+    distance = Matching(found, Execution()).follow(descent, torch.tensor([0, 1]))
+    assert seen == 2 * sizes
+    assert torch.allclose(distance, expected)
+    assert torch.allclose(descent._slope, slope, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("classes", "side", "per_class", "groups"),
+    [(10, 32, 100, 1), (10, 32, 500, 1), (100, 64, 100, 5), (2, 64, 9999, 2)],
+)
+def test_classes_go_together_as_long_as_memory_allows(classes, side, per_class, groups):
+    assert len(class_groups(facts_for(40, classes=classes, side=side), per_class)) == groups
 
 
 def test_distilling_brings_the_set_to_the_targets_and_touches_no_record():
@@ -88,9 +159,9 @@ def test_distilling_brings_the_set_to_the_targets_and_touches_no_record():
 
     def distance(made):
         total = 0.0
-        for features, moments in maps_and_moments(found):
-            seen = lift_of(found)(features(made.images) - moments.centre)
-            total += float((seen.view(2, 2, -1).mean(1) - moments.targets).square().sum())
+        for features, centre, targets in maps_and_moments(found):
+            seen = lift_of(found)(features(made.images) - centre)
+            total += float((seen.view(2, 2, -1).mean(1) - targets).square().sum())
         return total
 
     untouched = Moments(dataclasses.replace(config, steps=1)).distil(found)

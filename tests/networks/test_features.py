@@ -1,3 +1,5 @@
+import dataclasses
+import itertools
 import math
 
 import pytest
@@ -67,11 +69,37 @@ def test_images_have_gradients_and_weights_have_none():
     assert not any(parameter.requires_grad for parameter in features.parameters())
 
 
-@pytest.mark.parametrize("shape", [(8, 8), (9, 12), (16, 8), (2, 8), (4, 4), (3, 3)])
-def test_cells_are_those_of_adaptive_pooling(shape):
+@pytest.mark.parametrize(
+    ("shape", "grid"),
+    [
+        ((8, 8), (4, 4)),
+        ((9, 12), (4, 4)),
+        ((16, 8), (4, 4)),
+        ((4, 4), (4, 4)),
+        ((3, 3), (3, 3)),
+        ((2, 8), (2, 4)),
+        ((8, 2), (4, 2)),
+        ((1, 31), (1, 4)),
+        ((31, 1), (4, 1)),
+    ],
+)
+def test_cells_are_averages_over_what_they_cover(shape, grid):
     maps = torch.randn(2, 3, *shape, generator=torch.Generator().manual_seed(0))
-    expected = torch.nn.functional.adaptive_avg_pool2d(maps, 4) if shape[1] > 4 else maps
+    expected = torch.empty(2, 3, *grid)
+    for row, column in itertools.product(*map(range, grid)):
+        rows, columns = (
+            slice(place * side // cells, math.ceil((place + 1) * side / cells))
+            for place, side, cells in zip((row, column), shape, grid, strict=True)
+        )
+        expected[:, :, row, column] = maps[:, :, rows, columns].mean(dim=(2, 3))
     assert torch.allclose(_cells(maps, 4), expected, atol=1e-6)
+
+
+def test_tall_and_wide_images_have_as_many_features():
+    square = facts_for(4, side=8)
+    tall, wide = (dataclasses.replace(square, height=height, width=width) for height, width in [(64, 8), (8, 64)])
+    sizes = [RandomFeatures(facts, seed=0, width=4)(images_for(facts)).shape[1] for facts in (tall, wide)]
+    assert sizes == [4 * (4 * 4 + 4 * 2 + 4 * 1)] * 2
 
 
 def directions(count, features=16, seed=0):

@@ -79,6 +79,21 @@ def test_the_cost_of_one_gaussian_mechanism_is_exact_and_below_what_discretising
     assert left <= delta
 
 
+@pytest.mark.parametrize(("noise", "delta"), [(1e8, 1e-300), (1e7, 1e-12), (1e8, 1e-15), (1e4, 1e-5), (2.0, 1e-5)])
+def test_the_exact_cost_is_rounded_up_and_silent_at_the_edge_of_floats(noise, delta):
+    mpmath = pytest.importorskip("mpmath")
+    found = spend([full_batch(noise)], delta).pld
+    assert found is not None
+    with mpmath.workdps(400):
+        epsilon, sigma = mpmath.mpf(found), mpmath.mpf(noise)
+        left = mpmath.ncdf(1 / (2 * sigma) - epsilon * sigma)
+        assert left - mpmath.exp(epsilon) * mpmath.ncdf(-1 / (2 * sigma) - epsilon * sigma) <= delta
+
+
+def test_a_cost_of_nothing_is_still_rounded_up():
+    assert spend([full_batch(1e8)], 1e-5).pld == 1e-11
+
+
 def test_more_answers_cost_more_and_more_noise_costs_less():
     base = spend([gradient(1.0, 1000)], 1e-5)
     for cost in (spend([gradient(1.0, 2000)], 1e-5), spend([gradient(0.9, 1000)], 1e-5)):

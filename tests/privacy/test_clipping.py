@@ -1,5 +1,6 @@
 import math
 
+import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from hypothesis import given, settings
@@ -8,7 +9,8 @@ from tests.conftest import facts_for
 from torch.func import functional_call
 
 from privset import networks
-from privset.privacy.clipping import clip_factors, clipped_gradient_sum, clipped_sum
+from privset.errors import ConfigError
+from privset.privacy.clipping import clip_factors, clipped_gradient_sum, clipped_sum, clipped_sums
 
 finite = st.floats(-1e4, 1e4, allow_nan=False)
 
@@ -35,6 +37,14 @@ def test_rows_that_are_not_finite_count_as_zero_and_are_counted():
     assert total.tolist() == [1.0, 0.0]
     assert int(bad) == 3
     assert clip_factors(torch.tensor([math.inf, math.nan]), 1.0).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("vectors", [torch.full((2, 4), 16, dtype=torch.uint8), torch.ones(2, 3, 3), torch.ones(2)])
+def test_what_cannot_be_clipped_is_refused(vectors):
+    with pytest.raises(ConfigError, match="one vector of float32 or float64"):
+        clipped_sum(vectors, 1.0)
+    with pytest.raises(ConfigError, match="one vector of float32 or float64"):
+        clipped_sums(vectors, torch.zeros(2, dtype=torch.int64), 1, 1.0)
 
 
 def test_no_rows_give_zeros():

@@ -13,6 +13,7 @@ from privset import networks
 from privset.data import Records
 from privset.errors import BudgetError, ConfigError
 from privset.facts import PublicFacts, normalise
+from privset.networks.features import RandomFeatures
 from privset.privacy import (
     BudgetExceeded,
     Curator,
@@ -156,19 +157,21 @@ def test_every_question_is_on_disk_before_its_answer_is_computed(facts, records,
     seen = []
 
     def statistic(image, label):
-        seen.append(read(path)[1])
+        seen.append(read(path)[1] if path.exists() else ())
         return image.flatten()
 
     question = TotalQuestion(bound=1.0, noise_multiplier=10.0)
     curator_for(records, facts, budget, path).total(question, statistic)
-    assert seen[0] == (question.event(1),)
+    assert seen == [(), (question.event(1),)]  # a blank image first, which is no record
 
 
 def test_a_crash_while_answering_leaves_the_charge_standing(facts, records, tmp_path):
     path = tmp_path / "ledger.jsonl"
 
     def broken(image, label):
-        raise RuntimeError("power cut")
+        if path.exists():
+            raise RuntimeError("power cut")
+        return image.flatten()
 
     question = TotalQuestion(bound=1.0, noise_multiplier=10.0)
     with pytest.raises(RuntimeError):
@@ -177,12 +180,51 @@ def test_a_crash_while_answering_leaves_the_charge_standing(facts, records, tmp_
 
 
 def test_a_question_past_the_budget_is_not_even_computed(facts, records):
-    def untouched(image, label):
-        raise AssertionError("the records were looked at")
+    calls = []
+
+    def statistic(image, label):
+        calls.append(image)
+        return image.flatten()
 
     curator = curator_for(records, facts, PrivacyBudget(epsilon=1.0))
     with pytest.raises(BudgetExceeded):
-        curator.total(TotalQuestion(bound=1.0, noise_multiplier=1.0), untouched)
+        curator.total(TotalQuestion(bound=1.0, noise_multiplier=1.0), statistic)
+    assert len(calls) == 1  # a blank image, which is no record
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        lambda image, label: (image.flatten() * 100).to(torch.uint8),
+        lambda image, label: (image.flatten() * 1e5).to(torch.int32),
+        lambda image, label: image.flatten().half(),
+        lambda image, label: image.flatten().bfloat16(),
+        lambda image, label: image[0],
+        lambda image, label: image.sum(),
+    ],
+    ids=["uint8", "int32", "half", "bfloat16", "table", "scalar"],
+)
+def test_a_statistic_that_cannot_be_bounded_is_refused_before_it_is_charged(facts, records, tmp_path, statistic):
+    path = tmp_path / "ledger.jsonl"
+    curator = curator_for(records, facts, PrivacyBudget(epsilon=5.0), path)
+    with pytest.raises(ConfigError, match="one vector of float32 or float64"):
+        curator.total(TotalQuestion(bound=1.0, noise_multiplier=10.0), statistic)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("warp", [0.0, 1.0])
+def test_an_extreme_record_leaves_the_random_features_of_all_others_as_they_are(warp):
+    facts = facts_for(40, classes=40)  # a class for each record, so that the total shows its row
+    images, labels = records_for(facts).images, torch.arange(40)
+    extreme = images.clone()
+    extreme[17] = torch.arange(64).reshape(1, 8, 8) % 2 * 255
+    features = RandomFeatures(facts, seed=0, width=8, depth=2, resolution=2, warp=warp)
+    question = TotalQuestion(bound=2.0, noise_multiplier=0.0)
+    before, after = (
+        curator_for(Records(some, labels), facts).total(question, lambda image, _: features(image[None])[0], block=16)
+        for some in (images, extreme)
+    )
+    assert (before != after).any(1).nonzero().flatten().tolist() == [17]
 
 
 def test_prepaid_questions_are_charged_once_and_not_more_is_answered_than_paid(facts, records, tmp_path):

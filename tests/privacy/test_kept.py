@@ -142,9 +142,58 @@ def test_an_answer_to_another_question_or_a_damaged_one_is_refused(tmp_path):
     run = Run(tmp_path)
     with pytest.raises(BudgetError, match="is asked in its place"):
         run.curator.total(OTHER, lambda image, label: image.flatten())
-    (tmp_path / "answer-000000.safetensors").write_bytes(b"not tensors")
-    with pytest.raises(BudgetError, match="the kept answer cannot be read"):
-        Run(tmp_path).ask(1)
+    path = tmp_path / "answer-000000.safetensors"
+    content = path.read_bytes()
+    for damaged in (b"not tensors", content[:-1] + bytes([content[-1] ^ 1])):
+        path.write_bytes(damaged)
+        with pytest.raises(BudgetError, match=r"cannot be read, or was changed .* delete nothing"):
+            Run(tmp_path).ask(1)
+
+
+@pytest.mark.parametrize("lost", [["answer-000002.safetensors"], ["answers.jsonl"]])
+def test_a_lost_end_is_noticed(tmp_path, lost):
+    Run(tmp_path).ask(3)
+    for name in lost:
+        (tmp_path / name).unlink()
+    with pytest.raises(BudgetError, match="delete nothing"):
+        Run(tmp_path)
+
+
+@pytest.mark.parametrize("journal", ["not json", '{"answered": 1, "sha256": ""}', "[]", '{"answered": 0}'])
+def test_a_damaged_journal_is_refused(tmp_path, journal):
+    Run(tmp_path).ask(1)
+    (tmp_path / "answers.jsonl").write_text(journal + "\n")
+    with pytest.raises(BudgetError, match="the journal of kept answers cannot be read"):
+        Run(tmp_path)
+
+
+def test_an_answer_is_in_the_journal_before_anyone_has_it(tmp_path, monkeypatch):
+    Run(tmp_path).ask(1)
+    run = Run(tmp_path)
+
+    def killed(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run.kept, "_enter", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run.ask(2)
+    assert (tmp_path / "answers.jsonl").read_text().count("\n") == 1
+    taken_up = Run(tmp_path)  # the answer is in place, and no one has seen it: it counts
+    assert len(taken_up.kept) == 2
+    assert (tmp_path / "answers.jsonl").read_text().count("\n") == 2
+    assert len(taken_up.ask(4)) == 4
+
+
+def test_half_written_answers_go_when_a_run_is_taken_up(tmp_path):
+    Run(tmp_path).ask(1)
+    (tmp_path / ".answer-000001.safetensors.12345678.partial").write_bytes(b"half")
+    Run(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "answer-000000.safetensors",
+        "answers.jsonl",
+        "ledger.jsonl",
+    ]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.glob("answer*"))
 
 
 def test_a_reopened_ledger_needs_the_answers_it_paid_for(tmp_path):

@@ -1,4 +1,5 @@
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -31,6 +32,83 @@ def test_the_folder_is_private_and_gone_when_all_is_done(tmp_path: Path) -> None
         assert work.checkpoint.load() is None
         work.checkpoint.save(b"state")
     assert list(out.parent.iterdir()) == []
+
+
+def test_the_folder_and_its_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    folder_beside(tmp_path / "set").mkdir(mode=0o755)
+    with Unfinished(tmp_path / "set", RUN) as work:
+        work.checkpoint.save(b"state")
+        for path in (work.folder, *work.folder.iterdir()):
+            assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+def release(out: Path, ledger: bytes = b"charges") -> None:
+    out.mkdir()
+    (out / "certificate.json").write_text("{}")
+    (out / "ledger.jsonl").write_bytes(ledger)
+
+
+@pytest.mark.parametrize("ledger", [None, b"charges"])
+def test_work_left_beside_a_finished_release_is_removed(tmp_path: Path, ledger: bytes | None) -> None:
+    out = tmp_path / "set"
+    stopped(out)
+    if ledger is not None:
+        ledger_beside(out).write_bytes(ledger)
+    release(out)
+    with pytest.raises(ReleaseError, match="exists already"):
+        check_free(out, resumable=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
+
+
+def test_work_beside_a_release_that_is_not_its_own_stays(tmp_path: Path) -> None:
+    out = tmp_path / "set"
+    stopped(out)
+    ledger_beside(out).write_bytes(b"other charges")
+    release(out)
+    with pytest.raises(ReleaseError, match="exists already"):
+        check_free(out, resumable=True)
+    assert (folder_beside(out) / "state.safetensors").exists()
+    assert ledger_beside(out).exists()
+
+
+def test_work_beside_a_release_that_is_still_being_finished_is_named(tmp_path: Path) -> None:
+    out = tmp_path / "set"
+    with Unfinished(out, RUN) as work:
+        release(out)
+        with pytest.raises(ReleaseError, match=r"still at work in .*set\.unfinished"):
+            check_free(out, resumable=True)
+        assert (work.folder / "run.json").exists()
+
+
+def test_a_drive_that_does_not_let_go_does_not_undo_a_finished_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: object, **__: object) -> None:
+        raise OSError(39, "Directory not empty")
+
+    with Unfinished(tmp_path / "set", RUN) as work:
+        (work.folder / "answer-000000.safetensors").write_bytes(b"answer")
+        (work.folder / "answers.jsonl").write_bytes(b"journal")
+        monkeypatch.setattr(os, "rmdir", busy)
+    assert list(work.folder.iterdir()) == []
+
+
+def test_a_file_in_the_way_is_a_sentence(tmp_path: Path) -> None:
+    folder_beside(tmp_path / "set").write_text("mine")
+    with pytest.raises(ReleaseError, match="cannot hold work in progress"), Unfinished(tmp_path / "set", RUN):
+        pytest.fail("it was let in")
+
+
+def test_a_folder_that_vanished_is_a_sentence(tmp_path: Path) -> None:
+    def vanish() -> None:
+        with Unfinished(tmp_path / "set", RUN) as work:
+            shutil.rmtree(work.folder)
+            work.checkpoint.save(b"state")
+
+    with pytest.raises(ReleaseError, match="No such file"):
+        vanish()
+    with Unfinished(tmp_path / "set", RUN) as work:
+        shutil.rmtree(work.folder)  # when all is done, no one misses it
 
 
 def test_a_run_that_kept_nothing_leaves_nothing(tmp_path: Path) -> None:

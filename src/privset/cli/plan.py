@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from privset import pipeline
 from privset.cli import console
-from privset.cli.arguments import PlanArguments, parse_planned
+from privset.cli.arguments import Config, PlanArguments, parse_planned
+from privset.errors import ConfigError
 from privset.methods import Plan
 from privset.privacy.budget import RELATION
 from privset.release.statement import rounded_up
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DevicePlanArguments(PlanArguments[Config]):
+    """What a run would ask, and what that would cost."""
+
+    device: str = "cpu"
+    """cpu, cuda or cuda:N: the device of the run, which the preset depends on; this machine need not have it."""
+
+    def __post_init__(self) -> None:
+        if self.device != "cpu" and not self.device.startswith("cuda"):
+            raise ConfigError(f"device must be cpu, cuda or cuda:N, not {self.device!r}")
+
+
 def plan(arguments: Sequence[str]) -> int:
     """What a method would ask and what it would cost; looks at no image."""
-    parsed = parse_planned(PlanArguments, arguments, "privset plan")
+    parsed = parse_planned(DevicePlanArguments, arguments, "privset plan")
     budget, method = parsed.budget, parsed.make_method()
     with console.Bars() as bars:
         facts = parsed.reading.facts(parsed.data, bars)

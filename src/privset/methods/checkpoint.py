@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import safetensors
 import safetensors.torch
@@ -19,7 +19,7 @@ class Checkpoint:
     """Keeps nothing, so that a run that was stopped begins anew; the pipeline has one that keeps a file."""
 
     seconds = 10.0
-    """A state is kept this often."""
+    """A state is kept this often; more rarely where keeping one takes long, and with 0 after every step."""
 
     def load(self) -> bytes | None:
         """The state that was kept last."""
@@ -42,6 +42,7 @@ class Stages:
         self._generator, self._checkpoint, self._observer = generator, checkpoint, observer
         self._steps: dict[str, int] = {}
         self._kept: dict[str, Tensor] = {}
+        self._took = 0.0  # seconds, to keep the last state
         if (state := checkpoint.load()) is not None:
             try:
                 length = int.from_bytes(state[:8], "little")
@@ -51,7 +52,9 @@ class Stages:
             except (safetensors.SafetensorError, KeyError, ValueError, TypeError, AttributeError) as error:
                 raise _useless(error) from error
 
-    def loop(self, name: str, total: int, tensors: Mapping[str, Tensor]) -> Iterator[int]:
+    def loop(
+        self, name: str, total: int, tensors: Mapping[str, Tensor], outcome: Collection[str] | None = None
+    ) -> Iterator[int]:
         """The numbers of the steps of this loop that are left to do.
 
         Args:
@@ -59,28 +62,42 @@ class Stages:
             total: Its number of steps.
             tensors: All that its steps change, but the generator; changed in place, by the steps and by taking up an
                 earlier state.
+            outcome: Names of those that are needed after the loop: of one that has ended only these are kept, and
+                taken up. By default all.
         """
         self._observer.phase(name, total)
-        first = self._restore(name, tensors) if name in self._steps else 0
+        results = {key: value for key, value in tensors.items() if outcome is None or key in outcome}
+        first = self._steps.get(name, 0)
+        if name in self._steps:
+            self._restore(name, results if first == total else tensors)
         if first:
             self._observer.step(first)
         kept = time.monotonic()
         for step in range(first, total):
             yield step
-            if time.monotonic() - kept >= self._checkpoint.seconds or step + 1 == total:
-                self._keep(name, step + 1, tensors)
+            last = step + 1 == total
+            if last or time.monotonic() - kept >= self._pause():
+                self._keep(name, step + 1, results if last else tensors)
                 kept = time.monotonic()
             self._observer.step()
+
+    def _pause(self) -> float:
+        """Seconds from one state to the next: keeping them is to take no more than a twentieth of the time."""
+        seconds = self._checkpoint.seconds
+        return max(seconds, 20 * self._took) if seconds else 0.0
 
     def _keep(self, name: str, steps: int, tensors: Mapping[str, Tensor]) -> None:
         self._steps[name] = steps
         now = {**tensors, "generator": self._generator.get_state()}
+        others = {key: value for key, value in self._kept.items() if not key.startswith(f"{name}/")}
         # A copy of each: two names of one memory are more than the format can say.
-        self._kept |= {f"{name}/{key}": value.detach().cpu().clone().contiguous() for key, value in now.items()}
+        self._kept = others | {f"{name}/{key}": value.detach().cpu().clone().contiguous() for key, value in now.items()}
+        begun = time.monotonic()  # by now a graphics card has done the steps that the copies wait for
         self._checkpoint.save(safetensors.torch.save(self._kept, metadata={"steps": json.dumps(self._steps)}))
+        self._took = time.monotonic() - begun
 
-    def _restore(self, name: str, tensors: Mapping[str, Tensor]) -> int:
-        """Become the state that was kept; returns how many steps it had done."""
+    def _restore(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        """Become the state that was kept."""
         try:
             with torch.no_grad():
                 for key, value in tensors.items():
@@ -88,7 +105,6 @@ class Stages:
             self._generator.set_state(self._kept[f"{name}/generator"])
         except (KeyError, RuntimeError, TypeError) as error:
             raise _useless(error) from error
-        return self._steps[name]
 
 
 def _useless(error: Exception) -> ConfigError:

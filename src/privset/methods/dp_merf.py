@@ -131,7 +131,7 @@ class DpMerf(MeasuringMethod[DpMerfConfig]):
         embedding = MeanEmbedding(self.config, plan.facts, execution)
         observer.phase("measuring", 1)
         question = TotalQuestion(bound=1.0, noise_multiplier=plan.noise_multiplier)
-        sums = curator.total(question, lambda image, _: embedding.of_record(image))
+        sums = curator.total(question, lambda image, _: embedding.of_record(image), block=execution.chunk)
         observer.step()
         return {"embedding_sums": sums}
 

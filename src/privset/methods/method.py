@@ -30,7 +30,7 @@ class MethodConfig:
 
     def __post_init__(self) -> None:
         require_at_least_one(self, "per_class")
-        require(self.seed >= 0, f"seed must be 0 or more, not {self.seed}")
+        require(0 <= self.seed < 2**32, f"seed must be 0 or more, and below 2**32, not {self.seed}")
 
 
 def require(condition: bool, otherwise: str) -> None:
@@ -150,7 +150,7 @@ class Execution:
     device: str = "cpu"
     """cpu, cuda or cuda:N."""
     chunk: int | None = None
-    """Records whose gradients are held at once; by default as many as a few million numbers allow."""
+    """Private records looked at together; fewer need less memory. By default as many as suit the device."""
 
     def __post_init__(self) -> None:
         if self.device != "cpu" and not self.device.startswith("cuda"):

@@ -10,6 +10,8 @@ around it; nothing is ever noised again. See docs/methods/moments.md.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 
@@ -88,20 +90,7 @@ class MomentsConfig(MethodConfig):
     @classmethod
     def light(cls, *, per_class: int = 10) -> MomentsConfig:
         """Fewer and narrower networks, and no pool: minutes on two CPU cores."""
-        return cls(per_class=per_class, networks=12, width=32, waves=512, steps=1000, networks_per_step=2, pool=0)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class NetworkMoments:
-    """What was measured with one network: noisy, so free to use for anything.
-
-    Attributes:
-        centre: Mean feature of all records ``[d]``.
-        targets: Mean of the lifted features of each class ``[classes, e]``.
-    """
-
-    centre: Tensor
-    targets: Tensor
+        return cls(per_class=per_class, networks=10, width=32, waves=512, steps=700, networks_per_step=2, pool=0)
 
 
 class Moments(MeasuringMethod[MomentsConfig]):
@@ -168,19 +157,24 @@ class Moments(MeasuringMethod[MomentsConfig]):
         }
 
     def _measure(self, curator: Curator, plan: Plan, execution: Execution, observer: Observer) -> Statistics:
+        config, facts = self.config, plan.facts
+        # What cannot be built, or is too large for this machine, fails here, before anything is charged.
+        lift = _lift(config, self.shapes(facts), execution)
+        blank = torch.zeros(1, *facts.shape, device=execution.device)
+        lift(next(feature_maps(config, facts, execution))(blank))
         size_question, centre_question, sum_question = self._questions(plan.noise_multiplier)
         for question, event in zip((size_question, centre_question, sum_question), plan.events, strict=True):
             curator.prepay(question, event.count)
-        sizes = curator.total(size_question, lambda image, _: image.new_ones(1))
-        lift = _lift(self.config, self.shapes(plan.facts), execution)
+        total = functools.partial(curator.total, block=execution.chunk)
+        sizes = total(size_question, lambda image, _: image.new_ones(1))
         feature_sums, lifted_sums = [], []
-        observer.phase("measuring", self.config.networks)
-        for features in feature_maps(self.config, plan.facts, execution):
-            total = curator.total(centre_question, lambda image, _, f=features: f(image[None])[0])[0]
-            centre = _centre(total, sizes)
-            sums = curator.total(sum_question, lambda image, _, f=features, c=centre: lift(f(image[None]) - c)[0])
-            feature_sums.append(total)
-            lifted_sums.append(sums)
+        observer.phase("measuring", config.networks)
+        for features in feature_maps(config, facts, execution):
+            everyone = total(centre_question, lambda image, _, f=features: f(image[None])[0])[0]
+            centre = everyone / facts.size
+            by_class = total(sum_question, lambda image, _, f=features, c=centre: lift(f(image[None]) - c)[0])
+            feature_sums.append(everyone)
+            lifted_sums.append(by_class)
             observer.step()
         return {
             "class_sizes": sizes,
@@ -218,7 +212,7 @@ class Moments(MeasuringMethod[MomentsConfig]):
             return distance
 
         take = recorded(step, matching.device)
-        for number in stages.loop(name, config.steps, descent.tensors):
+        for number in stages.loop(name, config.steps, descent.tensors, outcome=("average",)):
             descent.set_rate(cosine(config.image_rate, number, config.steps))
             take(matching.choose(networks, generator))
         return descent.average
@@ -248,7 +242,7 @@ class Moments(MeasuringMethod[MomentsConfig]):
         )
         descent = Descent(start, facts, averaging=config.averaging)
         match = recorded(lambda chosen: matching.follow(descent, chosen), matching.device)
-        for number in stages.loop("refining", config.refining_steps, descent.tensors):
+        for number in stages.loop("refining", config.refining_steps, descent.tensors, outcome=("average",)):
             descent.set_rate(cosine(0.4 * config.image_rate, number, config.refining_steps))
             match(matching.choose(max(1, config.networks_per_step // 2), generator))
             chosen = torch.randint(len(pool), (min(500, len(pool)),), generator=generator).to(pool.device)
@@ -266,6 +260,10 @@ class Moments(MeasuringMethod[MomentsConfig]):
 
 _REFINING = 4.0
 """Weight of the error on the pool beside the distance of one network's class means."""
+
+
+_PIXELS_AT_ONCE = 2**23
+"""Pixels that go through a network together: those of 8192 images of 32x32, some 8 GB with 128 channels."""
 
 
 class Matching:
@@ -286,9 +284,7 @@ class Matching:
         self._map = maps[0]
         weights, buffers = stack_module_state(maps)
         self._states = {name: value.detach() for name, value in (weights | buffers).items()}
-        moments = network_moments(measured.statistics, execution)
-        self._centres = torch.stack([one.centre for one in moments])
-        self._targets = torch.stack([one.targets for one in moments])
+        self._centres, self._targets = network_moments(measured.statistics, measured.facts, execution)
         shapes = {name: tuple(value.shape) for name, value in measured.statistics.items()}
         self._lift = _lift(measured.config, shapes, execution)
 
@@ -303,15 +299,24 @@ class Matching:
 
     def follow(self, descent: Descent, chosen: Tensor) -> Tensor:
         """The squared distance ``[]`` of the images of a descent by these networks, which it is to bring down."""
-        # One network after the other, so that the memory of one is enough.
+        # One network and one group of classes after the other, so that the memory of one is enough.
         rows = [chosen[position : position + 1] for position in range(len(chosen))]
-        return torch.stack([descent.follow(lambda images, r=row: self._distance(images, r)) for row in rows]).sum()
+        parts = itertools.product(rows, class_groups(self.facts, len(descent.images) // self.classes))
+        return torch.stack([descent.follow(lambda images, p=part: self._distance(images, *p)) for part in parts]).sum()
 
-    def _distance(self, images: Tensor, row: Tensor) -> Tensor:
+    def _distance(self, images: Tensor, row: Tensor, group: slice) -> Tensor:
+        """The part of the squared distance ``[]`` by one network that is due to a group of classes."""
+        some = images.unflatten(0, (self.classes, -1))[group].flatten(0, 1)
         state = {name: value.index_select(0, row)[0] for name, value in self._states.items()}
         centre, target = self._centres.index_select(0, row)[0], self._targets.index_select(0, row)[0]
-        lifted = self._lift(functional_call(self._map, state, (images,)) - centre)
-        return (lifted.unflatten(0, (self.classes, -1)).mean(1) - target).square().sum()
+        lifted = self._lift(functional_call(self._map, state, (some,)) - centre)
+        return (lifted.unflatten(0, (len(target[group]), -1)).mean(1) - target[group]).square().sum()
+
+
+def class_groups(facts: PublicFacts, per_class: int) -> list[slice]:
+    """The classes in groups whose images go through a network together; a class is never divided."""
+    together = max(1, _PIXELS_AT_ONCE // (per_class * facts.height * facts.width))
+    return [slice(first, first + together) for first in range(0, len(facts.classes), together)]
 
 
 def feature_maps(config: MomentsConfig, facts: PublicFacts, execution: Execution) -> Iterator[RandomFeatures]:
@@ -336,16 +341,14 @@ def _lift(config: MomentsConfig, shapes: Mapping[str, tuple[int, ...]], executio
     return WaveLift(features, waves=config.waves, bandwidth=config.bandwidth, seed=config.seed).to(execution.device)
 
 
-def network_moments(statistics: Statistics, execution: Execution) -> list[NetworkMoments]:
-    """Means in place of sums: the noisy answers, divided by noisy class sizes."""
+def network_moments(statistics: Statistics, facts: PublicFacts, execution: Execution) -> tuple[Tensor, Tensor]:
+    """Of each network the mean feature ``[P, d]``, and the mean lifted feature of each class ``[P, classes, e]``.
+
+    Sums are divided by the number of records, which is public, or by noisy class sizes. A mean of unit vectors is no
+    longer than 1; one of a class that is, by noise in few records, is shortened to that.
+    """
     sizes, totals, sums = (
         statistics[name].to(execution.device) for name in ("class_sizes", "feature_sums", "lifted_sums")
     )
-    return [
-        NetworkMoments(_centre(total, sizes), table / sizes.clamp_min(1))
-        for total, table in zip(totals, sums, strict=True)
-    ]
-
-
-def _centre(total: Tensor, sizes: Tensor) -> Tensor:
-    return total / sizes.clamp_min(1).sum()
+    targets = sums / sizes.clamp_min(1)
+    return totals / facts.size, targets / targets.norm(dim=2, keepdim=True).clamp_min(1)

@@ -61,14 +61,15 @@ class RandomFeatures(nn.Module):
 
 
 def _cells(maps: Tensor, resolution: int) -> Tensor:
-    """Maps ``[n, c, h, w]`` averaged over a grid of cells, unless they are narrower than it already."""
+    """Maps ``[n, c, h, w]`` averaged over a grid of cells; along an axis that is shorter, a pixel is a cell."""
     height, width = maps.shape[-2:]
-    if width <= resolution:
+    rows, columns = min(height, resolution), min(width, resolution)
+    if (rows, columns) == (height, width):
         return maps
-    if height % resolution or width % resolution:
-        return F.adaptive_avg_pool2d(maps, resolution)
+    if height % rows or width % columns:
+        return F.adaptive_avg_pool2d(maps, (rows, columns))
     # The same, and many times faster on a graphics card.
-    return F.avg_pool2d(maps, (height // resolution, width // resolution))
+    return F.avg_pool2d(maps, (height // rows, width // columns))
 
 
 class WaveLift(nn.Module):

@@ -2,7 +2,8 @@
 
 Every mechanism of this package is a (Poisson-subsampled) Gaussian one, so a question is charged as a
 `GaussianEvent`; what was asked is kept apart from how it is accounted, as in dp-accounting itself. Both
-bounds hold; the smaller of two valid upper bounds is a valid upper bound. The relation is
+bounds hold; the smaller of two valid upper bounds is a valid upper bound. Answers on everyone alone are one Gaussian
+mechanism, whose privacy loss is known: there PLD is exact, up to a rounding that is always upwards. The relation is
 add-or-remove-one-record throughout.
 """
 
@@ -13,6 +14,8 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
 
 from privset.errors import BudgetError
 from privset.privacy.budget import Accountant, PrivacyBudget
@@ -129,8 +132,10 @@ def _epsilon(events: tuple[GaussianEvent, ...], delta: float, accountant: str) -
 
     joined = _full_batches_joined(events)
     if accountant == "pld" and [rate for rate, *_ in joined] == [1.0]:
-        # One Gaussian mechanism: its privacy loss is normal, and nothing needs to be discretised.
-        return dp_accounting.get_epsilon_gaussian(joined[0][1], delta) * (1 + 1e-9)  # its own precision
+        # One Gaussian mechanism: its privacy loss is normal, and nothing needs to be discretised. On the way it may
+        # leave the range of floats, where it knows what to do; what is added is its own precision.
+        with np.errstate(all="ignore"):
+            return _known(dp_accounting.get_epsilon_gaussian(joined[0][1], delta) * (1 + 1e-9) + 1e-11, events)
     relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
     if accountant == "pld":
         bound = pld.PLDAccountant(relation, value_discretization_interval=PLD_INTERVAL)
@@ -140,10 +145,13 @@ def _epsilon(events: tuple[GaussianEvent, ...], delta: float, accountant: str) -
         for rate, noise, count in joined:
             event = dp_accounting.GaussianDpEvent(noise)
             bound.compose(event if rate == 1 else dp_accounting.PoissonSampledDpEvent(rate, event), count)
-        epsilon = float(bound.get_epsilon(delta))
+        return _known(bound.get_epsilon(delta), events)
+
+
+def _known(epsilon: float, events: tuple[GaussianEvent, ...]) -> float:
     if math.isnan(epsilon):
-        raise BudgetError(f"the {accountant} accountant could not evaluate {events}; change the settings")
-    return epsilon
+        raise BudgetError(f"the accountant could not evaluate {events}; change the settings")
+    return float(epsilon)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
+from privset.errors import ConfigError
+
 Parameters = dict[str, Tensor]
 Loss = Callable[[Parameters, Tensor, Tensor], Tensor]
 """(parameters, image [c, h, w], label []) -> scalar: a pure function of one record, with no memory of others."""
@@ -25,6 +27,19 @@ def clip_factors(squared_norms: Tensor, bound: float) -> Tensor:
     return torch.where(norms.isfinite(), bound / norms.clamp_min(bound), 0.0)
 
 
+def check_vectors(vectors: Tensor) -> None:
+    """Refuse what is not one vector of float32 or float64 for each record, ``[n, d]``.
+
+    Guarantee: what passes can be clipped. Squares of integers wrap and those of halves overflow or vanish, so that a
+    long vector would look short; the length of a table is not that of its rows.
+    """
+    if vectors.ndim != 2 or vectors.dtype not in (torch.float32, torch.float64):
+        raise ConfigError(
+            "each record must give one vector of float32 or float64, else its part would not be bounded; this is "
+            f"{str(vectors.dtype).removeprefix('torch.')} of shape {list(vectors.shape[1:])} for each of them"
+        )
+
+
 def clipped_sum(vectors: Tensor, bound: float) -> tuple[Tensor, Tensor]:
     """Vectors ``[n, d]`` -> the sum ``[d]`` of them, each shortened to ``bound``, and how many were not finite.
 
@@ -37,6 +52,7 @@ def clipped_sum(vectors: Tensor, bound: float) -> tuple[Tensor, Tensor]:
 
 
 def _clip(vectors: Tensor, bound: float) -> tuple[Tensor, Tensor]:
+    check_vectors(vectors)
     factors = clip_factors(vectors.square().sum(1), bound)
     bad = factors == 0
     # 0 * NaN is NaN, so a bad row is replaced, not multiplied away.

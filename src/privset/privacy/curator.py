@@ -18,7 +18,7 @@ from privset.data.records import Records
 from privset.errors import ConfigError
 from privset.facts import PublicFacts, normalise
 from privset.privacy.accounting import GaussianEvent
-from privset.privacy.clipping import Loss, Parameters, clipped_gradient_sum, clipped_sums
+from privset.privacy.clipping import Loss, Parameters, check_vectors, clipped_gradient_sum, clipped_sums
 from privset.privacy.kept import KeptAnswers
 from privset.privacy.ledger import Ledger
 from privset.privacy.noise import NoiseSource
@@ -127,6 +127,7 @@ class Curator:
             raise ConfigError("a ledger that was opened again pays for kept answers only, and there are none here")
         self.facts = facts
         self._ledger = ledger
+        self._device = device
         self._prepaid: dict[GaussianEvent, int] = {}
         self._keeps = kept is not None
         self._answer_gradient, self._answer_total = _answers(
@@ -166,7 +167,8 @@ class Curator:
     def total(self, question: TotalQuestion, statistic: Statistic, *, block: int | None = None) -> Tensor:
         """Noisy sums ``[classes, d]``, or ``[1, d]`` if not by class, of a statistic over all records.
 
-        Guarantee: a Gaussian answer of sensitivity ``bound`` for every pure statistic. It is evaluated under
+        Guarantee: a Gaussian answer of sensitivity ``bound`` for every pure statistic that gives one vector of
+        float32 or float64; any other is refused, on a blank image and before anything is charged. It is evaluated under
         `torch.func.vmap`, which keeps the records of a block apart; a vector longer than ``bound`` is shortened to
         it, and one that is not finite counts as zero. A class without records gives noise around zero. Where
         answers are kept, this one is durable before it is returned, and a kept one is returned as it is.
@@ -176,6 +178,7 @@ class Curator:
             statistic: Of one normalised record, a public function.
             block: Records looked at together (memory and speed alone); None chooses.
         """
+        _check_statistic(statistic, self.facts, self._device)
         self._pay(question, 1)
         return self._answer_total(question, statistic, block)
 
@@ -187,6 +190,13 @@ class Curator:
         if credit < count:
             self.prepay(question, count - credit)
         self._prepaid[single] -= count
+
+
+def _check_statistic(statistic: Statistic, facts: PublicFacts, device: str) -> None:
+    """Refuse a statistic whose length could not be bounded; what it gives for a blank image tells, and no record."""
+    blank = torch.zeros(1, *facts.shape, dtype=torch.uint8, device=device)
+    with torch.no_grad():
+        check_vectors(vmap(statistic)(normalise(blank, facts), torch.zeros(1, dtype=torch.int64, device=device)))
 
 
 def _chunk_for(parameters: Parameters, device: str) -> int:

@@ -2,11 +2,13 @@
 
 ``OUT.unfinished/`` holds what the run is (``run.json``), its noisy answers so far and the state of its
 optimisation; charges are in ``OUT.ledger.jsonl``, as for every run. The folder is for the data holder alone: it
-knows the records by their digest, which no noise protects. It is removed when the run is done.
+knows the records by their digest, which no noise protects. It is removed when the run is done, or, if that was cut
+short, when someone next asks for the same release.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -21,8 +23,11 @@ from privset.methods import Checkpoint
 from privset.privacy.kept import write_whole
 from privset.privacy.ledger import sync_folder, unfinished
 from privset.release.artefact import check_writable
+from privset.release.certificate import FILE as CERTIFICATE_FILE
+from privset.release.certificate import LEDGER_FILE
 
 _RUN, _LOCK, _STATE = "run.json", "lock", "state.safetensors"
+_ELSEWHERE = "choose another --out"
 _UNQUOTED = ("records", "questions")
 """What a message does not quote: a digest of private records is not for a log, and a list of questions is long."""
 
@@ -35,7 +40,7 @@ class Unfinished:
         run: What the run is, as JSON has it; one that is something else is refused.
 
     Raises:
-        ReleaseError: On entering: another process is at it, or another run left its work here.
+        ReleaseError: On entering: another process is at it, another run left its work here, or nothing can be kept.
     """
 
     def __init__(self, out: Path, run: Mapping[str, Any]) -> None:
@@ -45,9 +50,17 @@ class Unfinished:
         self._handle = -1
 
     def __enter__(self) -> Unfinished:
-        self.out.parent.mkdir(parents=True, exist_ok=True)
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-        self._handle = self._locked()
+        try:
+            self.out.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            self.folder.chmod(0o700)  # it may have been there
+            self._handle = _locked(self.folder)
+        except OSError as error:
+            raise ReleaseError(
+                f"{self.folder} cannot hold work in progress ({error.strerror}); {_ELSEWHERE}"
+            ) from error
+        if self._handle < 0:
+            raise ReleaseError(f"another process is writing {self.out}; wait until it is done, or {_ELSEWHERE}")
         try:
             check_writable(self.out)  # again: whoever held the lock may have written it
             self._claim()
@@ -60,36 +73,28 @@ class Unfinished:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
-            shutil.rmtree(self.folder)
+            _remove(self.folder)
             os.close(self._handle)
             return
         if self._leave() and isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt(f"what was done is kept in {self.folder}; the same command goes on from there")
-
-    def _locked(self) -> int:
-        handle = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(handle).st_nlink:  # else its owner has just finished, and removed it
-                return handle
-        except OSError:
-            pass
-        os.close(handle)
-        raise ReleaseError(f"another process is writing {self.out}; wait until it is done, or choose another --out")
 
     def _claim(self) -> None:
         path = self.folder / _RUN
         if not path.exists():
             if self.ledger.exists():
                 raise unfinished(self.ledger)
-            write_whole(path, (json.dumps(self._run, indent=2) + "\n").encode())
-            sync_folder(self.folder.parent)
+            try:
+                write_whole(path, (json.dumps(self._run, indent=2) + "\n").encode())
+                sync_folder(self.folder.parent)
+            except OSError as error:
+                raise ReleaseError(f"{path} cannot be written ({error.strerror}); {_ELSEWHERE}") from error
             return
         try:
             found = json.loads(path.read_bytes())
             changes = _changes(found, self._run)
         except (OSError, ValueError, TypeError) as error:
-            raise ReleaseError(f"{path} cannot be read ({error}); choose another --out") from error
+            raise ReleaseError(f"{path} cannot be read ({error}); {_ELSEWHERE}") from error
         if changes:
             stay = f"; what it charged stays in {self.ledger}" if self.ledger.exists() else ""
             raise ReleaseError(
@@ -100,9 +105,9 @@ class Unfinished:
 
     def _leave(self) -> bool:
         """Let go of the folder; False, and no folder, if there is nothing in it to take up."""
-        kept = self.ledger.exists() or any(path.name not in (_RUN, _LOCK) for path in self.folder.iterdir())
+        kept = self.ledger.exists() or any(path.name not in (_RUN, _LOCK) for path in self.folder.glob("*"))
         if not kept:
-            shutil.rmtree(self.folder)
+            _remove(self.folder)
         os.close(self._handle)
         return kept
 
@@ -114,7 +119,10 @@ class _FileCheckpoint(Checkpoint):
         self.path = path
 
     def load(self) -> bytes | None:
-        return self.path.read_bytes() if self.path.exists() else None
+        try:
+            return self.path.read_bytes() if self.path.exists() else None
+        except OSError as error:
+            raise ReleaseError(f"{self.path} cannot be read ({error.strerror}); mend that and run it again") from error
 
     def save(self, state: bytes) -> None:
         try:
@@ -133,6 +141,7 @@ def check_free(out: Path, *, resumable: bool = False) -> None:
         out: The release to be.
         resumable: Whether the run may be the one that was stopped; it is looked at more closely when it begins.
     """
+    _clear_finished(out)
     check_writable(out)
     if resumable and folder_beside(out).exists():
         return
@@ -153,6 +162,49 @@ def ledger_beside(out: Path) -> Path:
 def folder_beside(out: Path) -> Path:
     """Where such a run, if it can be taken up again, keeps everything else."""
     return out.with_name(out.name + ".unfinished")
+
+
+def _locked(folder: Path) -> int:
+    """The handle of its lock, which is let go with it; -1 if another process has it."""
+    handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(handle).st_nlink:  # else its owner has just finished, and removed it
+            return handle
+    except OSError:
+        pass
+    os.close(handle)
+    return -1
+
+
+def _remove(folder: Path) -> None:
+    """Delete what no one else may see first; that a network drive holds on to the rest is no one's loss."""
+    for path in (folder / _RUN, *folder.glob("answer*"), *folder.glob(".*.partial")):
+        with contextlib.suppress(OSError):
+            path.unlink()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _clear_finished(out: Path) -> None:
+    """Remove the work of a run that was killed after it had written ``out``: all that is worth keeping is in there."""
+    folder, ledger = folder_beside(out), ledger_beside(out)
+    if not (folder.is_dir() and (out / CERTIFICATE_FILE).is_file()):
+        return
+    if ledger.exists() and not _same_file(ledger, out / LEDGER_FILE):
+        return  # a release that was put in the way of a run that was stopped
+    try:
+        handle = _locked(folder)
+    except OSError as error:
+        raise ReleaseError(f"{out} is done, but {folder} cannot be removed ({error.strerror}); delete it") from error
+    if handle < 0:
+        raise ReleaseError(f"{out} exists already, and the process that wrote it is still at work in {folder}")
+    ledger.unlink(missing_ok=True)
+    _remove(folder)
+    os.close(handle)
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    return other.is_file() and one.read_bytes() == other.read_bytes()
 
 
 def _changes(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
