@@ -140,7 +140,7 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], object], set[str]]] = {
     "no epsilon by pld": (lambda d: d["guarantee"]["epsilon_by"].update(pld=None), {"epsilon"}),
     "smaller budget": (lambda d: d["guarantee"].update(epsilon_budgeted=0.1), {"epsilon", "ledger", "plan"}),
     "smaller delta": (lambda d: d["guarantee"].update(delta=1e-9), {"epsilon", "ledger", "plan"}),
-    "other accountant": (lambda d: d["guarantee"].update(accountant="pld"), {"ledger"}),  # claims more than pld
+    "other accountant": (lambda d: d["guarantee"].update(accountant="pld"), {"epsilon", "ledger", "plan"}),
     "other relation": (lambda d: d["guarantee"].update(relation="replace-one-record"), {"relation"}),
     "no events": (drop_events, {"ledger", "plan"}),
     "more noise": (lambda d: cheaper(d, noise_multiplier=9.0), {"ledger", "plan"}),
@@ -171,16 +171,6 @@ def test_forged_certificate_is_noticed_though_its_seal_fits(release: Path, works
     workshop.forge(release, edit)
 
     assert failed(release) == expected
-
-
-def test_a_bound_that_is_tighter_today_does_not_make_an_old_release_wrong(release: Path, workshop: Any) -> None:
-    def loosen(document: dict[str, Any]) -> None:
-        by = document["guarantee"]["epsilon_by"]
-        by.update(rdp=by["rdp"] * 1.01, pld=by["pld"] * 1.01)
-
-    workshop.forge(release, loosen)
-
-    assert verify(release).ok, verify(release).failures
 
 
 def test_edited_statement_is_noticed_though_its_seal_fits(release: Path, workshop: Any) -> None:

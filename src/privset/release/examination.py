@@ -29,7 +29,6 @@ _HOLDERS_OWN = {"LICENSE", "LICENSE.md", "LICENSE.txt", ".gitattributes"}
 """What the data holder, or the place of publication, may put beside a release; nothing vouches for it."""
 
 _EPSILON_TOLERANCE = 1e-6
-"""What rounding may do to a bound. A later accountant may find a smaller one; what was recorded stays true."""
 
 
 class Failed(Exception):  # noqa: N818 - not an error of the program: a finding
@@ -183,10 +182,10 @@ class Examination:
             ("spent", stated.epsilon_spent, found.by(stated.accountant)),
         ):
             expect(
-                _covers(recorded, recomputed),
+                _same(recorded, recomputed),
                 f"epsilon {name} is recorded as {recorded}, but the recorded events cost {recomputed}",
             )
-        spent = stated.epsilon_spent
+        spent = found.by(stated.accountant)
         expect(
             spent <= stated.epsilon_budgeted * (1 + _EPSILON_TOLERANCE),
             f"the recorded events cost epsilon {spent}, more than the budget of {stated.epsilon_budgeted}",
@@ -221,8 +220,7 @@ class Examination:
         return "unchanged, and what contents and certificate give"
 
 
-def _covers(recorded: float | None, recomputed: float | None) -> bool:
-    """Whether what is claimed is no less than what it costs."""
+def _same(recorded: float | None, recomputed: float | None) -> bool:
     if recorded is None or recomputed is None:
         return recorded is recomputed
-    return recorded >= recomputed * (1 - _EPSILON_TOLERANCE)
+    return math.isclose(recorded, recomputed, rel_tol=_EPSILON_TOLERANCE)

@@ -42,12 +42,9 @@ def check(certificate: Certificate) -> None:
         shapes = require_measuring(type(method))(method.config).shapes(facts)
         if isinstance(certificate.contents, StatisticsContents) and shapes != certificate.contents.shapes:
             raise ReleaseError(f"{method.name} with these settings measures statistics of the shapes {shapes}")
-    plan = method.plan(facts, certificate.budget())
-    planned, recorded = merge(plan.events), merge(certificate.gaussian_events())
-    # More noise than is planned today, by an accountant of its day, is as good; but not if less is claimed for it.
-    claimed = certificate.guarantee.epsilon_spent >= plan.epsilon * (1 - _NOISE_TOLERANCE)
-    most = math.inf if claimed else 1 + _NOISE_TOLERANCE
-    if len(planned) != len(recorded) or not all(_same(*pair, most) for pair in zip(planned, recorded, strict=True)):
+    planned = merge(method.plan(facts, certificate.budget()).events)
+    recorded = merge(certificate.gaussian_events())
+    if len(planned) != len(recorded) or not all(map(_same, planned, recorded)):
         raise ReleaseError(
             f"{certificate.method} with these settings asks {_spell(planned)}, but the certificate records "
             f"{_spell(recorded)}"
@@ -83,11 +80,10 @@ def _configured(config_type: type[MethodConfig], settings: dict[str, Any]) -> Me
     return config
 
 
-def _same(planned: GaussianEvent, recorded: GaussianEvent, most: float) -> bool:
-    """Whether the same was asked, with the planned noise or up to ``most`` times it."""
-    noise, found = planned.noise_multiplier, recorded.noise_multiplier
-    enough = noise == found or noise * (1 - _NOISE_TOLERANCE) <= found <= noise * most
-    return enough and dataclasses.replace(recorded, noise_multiplier=noise) == planned
+def _same(planned: GaussianEvent, recorded: GaussianEvent) -> bool:
+    noise = planned.noise_multiplier
+    close = math.isclose(recorded.noise_multiplier, noise, rel_tol=_NOISE_TOLERANCE)
+    return close and dataclasses.replace(recorded, noise_multiplier=noise) == planned
 
 
 def _spell(events: tuple[GaussianEvent, ...]) -> str:
