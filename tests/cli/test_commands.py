@@ -33,16 +33,6 @@ TINY = [
 ]
 
 
-def call(capsys, *words):
-    """Exit code, standard output, standard error."""
-    try:
-        code = main([str(word) for word in words])
-    except SystemExit as stop:  # tyro ends the process for what it cannot parse
-        code = stop.code
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
 @pytest.fixture(scope="module")
 def release(tmp_path_factory):
     out = tmp_path_factory.mktemp("cli") / "set"
@@ -54,16 +44,16 @@ COMMANDS = ["datasets", "methods", "plan", "generate", "measure", "distil", "eva
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_that_shows_its_settings(capsys, command):
-    code, out, _ = call(capsys, command, "--help")
+def test_every_command_has_help_that_shows_its_settings(call, command):
+    code, out, _ = call(command, "--help")
     assert code == 0
     assert f"privset {command}" in out
     assert "--json" in out
 
 
-def test_help_of_generate_shows_every_setting_with_the_value_it_would_have(capsys, monkeypatch):
+def test_help_of_generate_shows_every_setting_with_the_value_it_would_have(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    _, out, _ = call(capsys, "generate", "--method", "psg", "--per-class", "20", "--epsilon", "1", "--help")
+    _, out, _ = call("generate", "--method", "psg", "--per-class", "20", "--epsilon", "1", "--help")
     kinds = (PsgConfig, DataArguments, Execution, GenerateArguments)
     names = {field.name for kind in kinds for field in dataclasses.fields(kind)}
     for name in names - {"data", "settings", "reading", "execution"}:
@@ -72,20 +62,20 @@ def test_help_of_generate_shows_every_setting_with_the_value_it_would_have(capsy
     assert "(default: 20)" in out
 
 
-def test_without_a_command_the_overview_is_shown(capsys):
-    code, out, _ = call(capsys)
+def test_without_a_command_the_overview_is_shown(call):
+    code, out, _ = call()
     assert code == 2
     assert "privset generate" in out
-    assert call(capsys, "--help")[0] == 0
-    code, _, err = call(capsys, "genrate")
+    assert call("--help")[0] == 0
+    code, _, err = call("genrate")
     assert code == 2
     assert "there is no command 'genrate'" in err
 
 
-def test_datasets_and_methods_can_be_read_by_programs(capsys):
-    _, out, _ = call(capsys, "datasets", "--json")
+def test_datasets_and_methods_can_be_read_by_programs(call):
+    _, out, _ = call("datasets", "--json")
     assert [entry["name"] for entry in json.loads(out)["datasets"]] == ["digits", "mnist", "fashion-mnist", "cifar10"]
-    _, out, _ = call(capsys, "methods", "--json")
+    _, out, _ = call("methods", "--json")
     assert "psg" in [entry["name"] for entry in json.loads(out)["methods"]]
 
 
@@ -94,11 +84,11 @@ def test_datasets_and_methods_can_be_read_by_programs(capsys):
     [(10, 10, "rdp", 100_000, 0.966), (10, 10, "pld", 100_000, 0.932), (20, 1, "best", 40_000, 3.270)],
 )
 def test_plan_prints_the_published_noise_and_reads_no_data(
-    capsys, monkeypatch, tmp_path, per_class, epsilon, accountant, questions, noise
+    call, monkeypatch, tmp_path, per_class, epsilon, accountant, questions, noise
 ):
     monkeypatch.setenv("PRIVSET_DATA", str(tmp_path))  # where there is none
     words = f"plan mnist --method psg --epsilon {epsilon} --per-class {per_class} --accountant {accountant} --json"
-    code, out, _ = call(capsys, *words.split())
+    code, out, _ = call(*words.split())
     assert code == 0
     plan = json.loads(out)
     assert plan["questions"] == questions
@@ -148,9 +138,9 @@ def test_plan_prints_the_published_noise_and_reads_no_data(
         ("evaluate nowhere --data digits", "nowhere is not a folder"),
     ],
 )
-def test_what_cannot_work_is_refused_with_a_sentence(capsys, monkeypatch, tmp_path, words, sentence):
+def test_what_cannot_work_is_refused_with_a_sentence(call, monkeypatch, tmp_path, words, sentence):
     monkeypatch.chdir(tmp_path)
-    code, out, err = call(capsys, *words.split())
+    code, out, err = call(*words.split())
     assert code == 2
     assert out == ""
     assert sentence in " ".join(err.replace("│", " ").split())
@@ -158,15 +148,15 @@ def test_what_cannot_work_is_refused_with_a_sentence(capsys, monkeypatch, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_generate_verify_and_evaluate_speak_json(capsys, tmp_path):
+def test_generate_verify_and_evaluate_speak_json(call, tmp_path):
     out = tmp_path / "set"
     words = ["generate", "digits", "--epsilon", "inf", "--out", out, "--json", *TINY]
-    code, text, _ = call(capsys, *words)
+    code, text, _ = call(*words)
     assert code == 0
     summary = json.loads(text)
     assert summary["epsilon"] == "inf"
     assert summary["private"] is False
-    code, text, _ = call(capsys, "verify", out, "--json")
+    code, text, _ = call("verify", out, "--json")
     assert code == 0
     assert json.loads(text)["ok"] is True
     words = [
@@ -182,7 +172,7 @@ def test_generate_verify_and_evaluate_speak_json(capsys, tmp_path):
         "noise",
         "--json",
     ]
-    code, text, _ = call(capsys, "evaluate", out, *words)
+    code, text, _ = call("evaluate", out, *words)
     assert code == 0
     result = json.loads(text)
     accuracy = result["accuracy"]
@@ -193,31 +183,31 @@ def test_generate_verify_and_evaluate_speak_json(capsys, tmp_path):
     assert set(result["beside"]) == {"noise"}
 
 
-def test_a_changed_release_fails_with_1(capsys, release, tmp_path):
+def test_a_changed_release_fails_with_1(call, release, tmp_path):
     changed = tmp_path / "changed"
     shutil.copytree(release, changed)
     card = changed / "README.md"
     card.write_text(card.read_text() + " ")
-    assert call(capsys, "verify", release)[0] == 0
-    code, out, _ = call(capsys, "verify", changed)
+    assert call("verify", release)[0] == 0
+    code, out, _ = call("verify", changed)
     assert code == 1
     assert "FAILED" in out
     assert "NOT what it claims to be" in out
 
 
-def test_evaluation_refuses_data_the_release_was_not_made_for(capsys, release, tmp_path):
+def test_evaluation_refuses_data_the_release_was_not_made_for(call, release, tmp_path):
     rng = np.random.default_rng(0)
     path = tmp_path / "other.npz"
     np.savez(path, x=rng.integers(0, 255, (40, 8, 8), dtype=np.uint8), y=np.arange(40) % 2)
-    code, _, err = call(capsys, "evaluate", release, "--data", path, "--test-fraction", "0.5")
+    code, _, err = call("evaluate", release, "--data", path, "--test-fraction", "0.5")
     assert code == 2
     assert "labels would not mean the same" in err
-    code, _, err = call(capsys, "evaluate", release, "--data", "digits", "--mean", "0.1", "--std", "0.3")
+    code, _, err = call("evaluate", release, "--data", "digits", "--mean", "0.1", "--std", "0.3")
     assert code == 2
     assert "is normalised with mean" in err
 
 
-def test_a_folder_of_ones_own_images_from_plan_to_evaluation(capsys, tmp_path):
+def test_a_folder_of_ones_own_images_from_plan_to_evaluation(call, tmp_path):
     rng = np.random.default_rng(1)
     for label in ("cat", "dog"):
         (tmp_path / "pets" / label).mkdir(parents=True)
@@ -225,12 +215,12 @@ def test_a_folder_of_ones_own_images_from_plan_to_evaluation(capsys, tmp_path):
             pixels = rng.integers(0, 128, (12, 12, 3), dtype=np.uint8) + (100 if label == "dog" else 0)
             Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "pets" / label / f"{number}.png")
     common = [tmp_path / "pets", "--test-fraction", "0.2", "--epsilon", "8", "--accountant", "rdp", *TINY]
-    assert call(capsys, "plan", *common)[0] == 0
-    code, out, err = call(capsys, "generate", *common, "--out", tmp_path / "set")
+    assert call("plan", *common)[0] == 0
+    code, out, err = call("generate", *common, "--out", tmp_path / "set")
     assert code == 0, err
     assert "2 classes, from 48 records of 3x12x12" in out
     words = ["--data", tmp_path / "pets", "--test-fraction", "0.2", "--classifier", "mlp", "--recipe", "quick"]
-    code, out, err = call(capsys, "evaluate", tmp_path / "set", *words, "--runs", "1")
+    code, out, err = call("evaluate", tmp_path / "set", *words, "--runs", "1")
     assert code == 0, err
     assert "cat" in out
 
@@ -278,22 +268,22 @@ LABELS = np.array([0, 0, 0, 1, 1, 1])
         *("nan", "short", "single", "cut"),
     ],
 )
-def test_bad_data_is_named_and_costs_nothing(capsys, tmp_path, make, words):
+def test_bad_data_is_named_and_costs_nothing(call, tmp_path, make, words):
     path = make(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    code, out, err = call(capsys, "generate", path, "--epsilon", "8", "--out", tmp_path / "set", *TINY)
+    code, out, err = call("generate", path, "--epsilon", "8", "--out", tmp_path / "set", *TINY)
     assert code == 2
     assert words in err
     assert out == ""
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_truncated_idx_file_is_named_and_costs_nothing(capsys, tmp_path):
+def test_a_truncated_idx_file_is_named_and_costs_nothing(call, tmp_path):
     (tmp_path / "mnist").mkdir()
     for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
         (tmp_path / "mnist" / f"{name}-ubyte").write_bytes(b"\0\0\x08\x03\0\0")
     words = ["--data-dir", tmp_path, "--epsilon", "8", "--accountant", "rdp", "--out", tmp_path / "set", *TINY]
-    code, _, err = call(capsys, "generate", "mnist", *words)
+    code, _, err = call("generate", "mnist", *words)
     assert code == 2
     assert "idx" in err
     assert [path.name for path in tmp_path.iterdir()] == ["mnist"]

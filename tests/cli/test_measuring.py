@@ -19,16 +19,6 @@ TINY = [*TINY.split(), "--per-class", "2"]
 BUDGET = ["--epsilon", "5", "--accountant", "rdp"]
 
 
-def call(capsys, *words):
-    """Exit code, standard output, standard error."""
-    try:
-        code = main([str(word) for word in words])
-    except SystemExit as stop:  # tyro ends the process for what it cannot parse
-        code = stop.code
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
 def own_data(path):
     rng = np.random.default_rng(0)
     np.savez(path, x=rng.integers(0, 255, (60, 8, 8), dtype=np.uint8), y=np.arange(60) % 3)
@@ -44,24 +34,24 @@ def statistics(tmp_path_factory):
     return folder / "statistics"
 
 
-def test_statistics_are_distilled_without_data_and_verified(capsys, statistics, tmp_path):
-    code, out, err = call(capsys, "distil", statistics, "--per-class", 3, "--seed", 4, "--out", tmp_path / "set")
+def test_statistics_are_distilled_without_data_and_verified(call, statistics, tmp_path):
+    code, out, err = call("distil", statistics, "--per-class", 3, "--seed", 4, "--out", tmp_path / "set")
     assert code == 0, err
     assert "9 synthetic images distilled from statistics" in out
-    code, out, _ = call(capsys, "verify", tmp_path / "set", "--source", statistics, "--json")
+    code, out, _ = call("verify", tmp_path / "set", "--source", statistics, "--json")
     assert code == 0
     assert "source" in [check["name"] for check in json.loads(out)["checks"]]
-    assert call(capsys, "verify", statistics)[0] == 0
+    assert call("verify", statistics)[0] == 0
 
 
-def test_measure_and_distil_speak_json(capsys, tmp_path):
+def test_measure_and_distil_speak_json(call, tmp_path):
     data = own_data(tmp_path / "own.npz")
-    code, out, _ = call(capsys, "measure", data, *BUDGET, *TINY, "--out", tmp_path / "statistics", "--json")
+    code, out, _ = call("measure", data, *BUDGET, *TINY, "--out", tmp_path / "statistics", "--json")
     assert code == 0
     assert json.loads(out)["private"] is True
     assert json.loads(out)["numbers"] > 100
     words = ["--steps", 2, "--out", tmp_path / "set", "--json"]  # options first: the folder is found all the same
-    code, out, _ = call(capsys, "distil", *words, tmp_path / "statistics")
+    code, out, _ = call("distil", *words, tmp_path / "statistics")
     assert code == 0
     made = json.loads(out)
     assert made["images"] == 6  # as it was measured with
@@ -80,37 +70,37 @@ def test_measure_and_distil_speak_json(capsys, tmp_path):
         (["--noise-seed", "1"], "--noise-seed"),
     ],
 )
-def test_what_cannot_be_distilled_is_refused_with_a_sentence(capsys, statistics, tmp_path, words, sentence):
-    code, out, err = call(capsys, "distil", statistics, "--out", tmp_path / "set", *words)
+def test_what_cannot_be_distilled_is_refused_with_a_sentence(call, statistics, tmp_path, words, sentence):
+    code, out, err = call("distil", statistics, "--out", tmp_path / "set", *words)
     assert code == 2
     assert out == ""
     assert sentence in " ".join(err.replace("│", " ").split())
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_other_kind_of_release_is_refused_with_what_to_do(capsys, statistics, tmp_path):
-    code, _, err = call(capsys, "evaluate", statistics, "--data", "digits")
+def test_the_other_kind_of_release_is_refused_with_what_to_do(call, statistics, tmp_path):
+    code, _, err = call("evaluate", statistics, "--data", "digits")
     assert code == 2
     assert "make a set from them with `privset distil" in err
-    assert call(capsys, "distil", statistics, "--out", tmp_path / "set")[0] == 0
-    code, _, err = call(capsys, "distil", tmp_path / "set", "--out", tmp_path / "other")
+    assert call("distil", statistics, "--out", tmp_path / "set")[0] == 0
+    code, _, err = call("distil", tmp_path / "set", "--out", tmp_path / "other")
     assert code == 2
     assert "give the folder that `privset measure` wrote" in err
-    code, _, err = call(capsys, "distil", statistics, "--out", tmp_path / "set")
+    code, _, err = call("distil", statistics, "--out", tmp_path / "set")
     assert code == 2
     assert "exists already" in err
 
 
-def test_other_versions_of_torch_are_pointed_out(capsys, statistics, tmp_path, monkeypatch):
+def test_other_versions_of_torch_are_pointed_out(call, statistics, tmp_path, monkeypatch):
     from privset.cli import distil
 
     monkeypatch.setattr(distil, "versions", lambda: {"torch": "1.0"})
-    _, _, err = call(capsys, "distil", statistics, "--out", tmp_path / "set")
+    _, _, err = call("distil", statistics, "--out", tmp_path / "set")
     assert "should it make other networks from the same seed" in err
 
 
 @pytest.mark.parametrize("command", ["measure", "generate"])
-def test_an_interrupted_run_says_how_to_go_on_and_goes_on(capsys, tmp_path, monkeypatch, command):
+def test_an_interrupted_run_says_how_to_go_on_and_goes_on(call, tmp_path, monkeypatch, command):
     data = own_data(tmp_path / "own.npz")
     words = [command, data, *BUDGET, *TINY, "--out", tmp_path / "out"]
     step = console.Bars.step
@@ -121,21 +111,21 @@ def test_an_interrupted_run_says_how_to_go_on_and_goes_on(capsys, tmp_path, monk
             raise KeyboardInterrupt
 
     monkeypatch.setattr(console.Bars, "step", interrupt)
-    code, _, err = call(capsys, *words)
+    code, _, err = call(*words)
     assert code == 130
     assert "the same command goes on from there" in err
     monkeypatch.undo()
-    code, _, err = call(capsys, *words[:-1], tmp_path / "out", "--width", "5")
+    code, _, err = call(*words[:-1], tmp_path / "out", "--width", "5")
     assert code == 2
     assert "width was 4 and is 5" in err
-    code, _, err = call(capsys, *words)
+    code, _, err = call(*words)
     assert code == 0, err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "own.npz"]
-    assert call(capsys, "verify", tmp_path / "out")[0] == 0
+    assert call("verify", tmp_path / "out")[0] == 0
 
 
-def test_moments_is_the_default(capsys):
-    code, out, _ = call(capsys, "plan", "digits", "--epsilon", "1", "--accountant", "rdp", "--json")
+def test_moments_is_the_default(call):
+    code, out, _ = call("plan", "digits", "--epsilon", "1", "--accountant", "rdp", "--json")
     assert code == 0
     plan = json.loads(out)
     assert plan["method"] == "moments"
@@ -143,18 +133,18 @@ def test_moments_is_the_default(capsys):
 
 
 @pytest.mark.parametrize(("device", "networks"), [("cpu", None), ("cuda:1", 40)])
-def test_a_plan_is_that_of_the_device_also_where_there_is_none(capsys, device, networks):
+def test_a_plan_is_that_of_the_device_also_where_there_is_none(call, device, networks):
     words = ["plan", "digits", "--epsilon", "1", "--accountant", "rdp", "--json", "--device", device]
-    code, out, err = call(capsys, *words)
+    code, out, err = call(*words)
     assert code == 0, err
     expected = networks or Moments.preset("light", per_class=10, epsilon=1.0).networks
     assert json.loads(out)["questions"] == 1 + 2 * expected
-    code, _, err = call(capsys, *words[:-1], "tpu")
+    code, _, err = call(*words[:-1], "tpu")
     assert code == 2
     assert "device must be cpu, cuda or cuda:N" in err
 
 
-def test_a_killed_process_is_taken_up_by_the_same_command(capsys, tmp_path):
+def test_a_killed_process_is_taken_up_by_the_same_command(call, tmp_path):
     data = own_data(tmp_path / "own.npz")
     # Enough networks that the kill comes before the end.
     words = [str(data), *BUDGET, *TINY, "--networks", "300", "--noise-seed", "1", "--out", str(tmp_path / "statistics")]
@@ -167,8 +157,8 @@ def test_a_killed_process_is_taken_up_by_the_same_command(capsys, tmp_path):
     process.wait()
     assert wanted.exists()
     assert not (tmp_path / "statistics").exists()
-    assert call(capsys, "measure", *words)[0] == 0
+    assert call("measure", *words)[0] == 0
     words[-1] = str(tmp_path / "whole")
-    assert call(capsys, "measure", *words)[0] == 0
+    assert call("measure", *words)[0] == 0
     tensors = [(tmp_path / name / "statistics.safetensors").read_bytes() for name in ("statistics", "whole")]
     assert tensors[0] == tensors[1]

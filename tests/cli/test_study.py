@@ -4,65 +4,54 @@ import json
 
 import pytest
 
-from privset.cli import main
 from privset.studies import runner
 
 
-def call(capsys, *words):
-    """Exit code, standard output, standard error."""
-    try:
-        code = main(["study", *map(str, words)])
-    except SystemExit as stop:  # tyro ends the process for what it cannot parse
-        code = stop.code
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def test_list_run_and_show(capsys, tmp_path, monkeypatch):
-    _, out, _ = call(capsys, "list")
+def test_list_run_and_show(call, tmp_path, monkeypatch):
+    _, out, _ = call("study", "list")
     assert "moments" in out
     assert "smoke" in out
-    assert json.loads(call(capsys, "list", "--json")[1])["studies"][1]["cells"] == ["digits-eps10-ipc1"]
+    assert json.loads(call("study", "list", "--json")[1])["studies"][1]["cells"] == ["digits-eps10-ipc1"]
 
-    _, out, _ = call(capsys, "show", "smoke", "--results", tmp_path)
+    _, out, _ = call("study", "show", "smoke", "--results", tmp_path)
     assert "missing: digits-eps10-ipc1, 0 of 2 sets finished" in out
 
     # Two processes, each with a set of its own.
-    code, out, _ = call(capsys, "run", "smoke", "--results", tmp_path, "--jobs", 2, "--json")
+    code, out, _ = call("study", "run", "smoke", "--results", tmp_path, "--jobs", 2, "--json")
     assert code == 0
     assert sorted(json.loads(out)["finished"]) == ["digits-eps10-ipc1.0", "digits-eps10-ipc1.1"]
 
     monkeypatch.setattr(runner.pipeline, "generate", lambda *_, **__: pytest.fail("a finished set was made again"))
-    code, out, _ = call(capsys, "run", "smoke", "--results", tmp_path)
+    code, out, _ = call("study", "run", "smoke", "--results", tmp_path)
     assert code == 0
     assert "0 set(s) finished, 2 on file already" in out
 
-    _, out, _ = call(capsys, "show", "smoke", "--results", tmp_path)
+    _, out, _ = call("study", "show", "smoke", "--results", tmp_path)
     assert "missing" not in out
     assert "outdated" not in out
     _, header, row = out.splitlines()
     assert header.split()[:3] == ["cell", "epsilon", "per"]
     assert row.split()[:3] == ["digits-eps10-ipc1", "10", "1"]
     assert " ± " in row
-    shown = json.loads(call(capsys, "show", "smoke", "--results", tmp_path, "--json")[1])
+    shown = json.loads(call("study", "show", "smoke", "--results", tmp_path, "--json")[1])
     assert shown["cells"][0]["accuracy"]["mean"] > 0
     assert shown["cells"][0]["command"].startswith("privset study run smoke")
     assert shown["missing"] == shown["outdated"] == []
 
 
-def test_a_failure_exits_with_1_and_is_told(capsys, tmp_path, monkeypatch):
+def test_a_failure_exits_with_1_and_is_told(call, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(runner.pipeline, "generate", fail)
-    code, out, _ = call(capsys, "run", "smoke", "--results", tmp_path)
+    code, out, _ = call("study", "run", "smoke", "--results", tmp_path)
     assert code == 1
     assert "FAILED digits-eps10-ipc1.1: RuntimeError: out of memory" in out
     assert "2 failed" in out
 
 
-def test_without_time_everything_is_left(capsys, tmp_path):
-    code, out, _ = call(capsys, "run", "smoke", "--results", tmp_path, "--budget-minutes", 0)
+def test_without_time_everything_is_left(call, tmp_path):
+    code, out, _ = call("study", "run", "smoke", "--results", tmp_path, "--budget-minutes", 0)
     assert code == 0
     assert "2 left for want of time" in out
 
@@ -79,19 +68,19 @@ def test_without_time_everything_is_left(capsys, tmp_path):
         ("walk", "study can list, run, show, not 'walk'"),
     ],
 )
-def test_what_cannot_work_is_refused_with_a_sentence(capsys, monkeypatch, tmp_path, words, sentence):
+def test_what_cannot_work_is_refused_with_a_sentence(call, monkeypatch, tmp_path, words, sentence):
     monkeypatch.chdir(tmp_path)
-    code, out, err = call(capsys, *words.split())
+    code, out, err = call("study", *words.split())
     assert code == 2
     assert out == ""
     assert sentence in " ".join(err.split())
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_names_the_actions_and_their_settings(capsys):
-    code, out, _ = call(capsys, "--help")
+def test_help_names_the_actions_and_their_settings(call):
+    code, out, _ = call("study", "--help")
     assert code == 0
     assert "run NAME" in out
-    code, out, _ = call(capsys, "run", "--help")
+    code, out, _ = call("study", "run", "--help")
     assert code == 0
     assert "--budget-minutes" in out

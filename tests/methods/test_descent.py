@@ -1,3 +1,4 @@
+import copy
 import dataclasses
 
 import pytest
@@ -5,7 +6,7 @@ import torch
 from tests.conftest import facts_for
 
 from privset.facts import pixel_range
-from privset.methods.descent import Descent, cosine
+from privset.methods.descent import Adam, Descent, cosine
 
 FACTS = facts_for(4, channels=3)
 
@@ -122,3 +123,23 @@ def test_a_cosine_falls_to_a_fiftieth():
     assert rates[20] == pytest.approx(0.05 * 0.51)
     assert rates[40] == pytest.approx(0.001)
     assert rates == sorted(rates, reverse=True)
+
+
+def test_steps_on_the_weights_of_a_network_are_those_of_adam():
+    torch.manual_seed(0)
+    ours = torch.nn.Sequential(torch.nn.Linear(3, 4, bias=False), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
+    theirs = copy.deepcopy(ours)
+    weights = list(ours.parameters())
+    adam, reference = Adam(weights, betas=(0.9, 0.999)), torch.optim.Adam(theirs.parameters(), lr=0.01)
+    adam.set_rate(0.01)
+    for _ in range(20):
+        batch = torch.randn(8, 3)
+        followed = (ours(batch) - batch[:, :1]).square().mean()
+        adam.step(torch.autograd.grad(followed, weights))
+        loss = (theirs(batch) - batch[:, :1]).square().mean()
+        reference.zero_grad()
+        loss.backward()
+        reference.step()
+        assert float(followed.detach()) == pytest.approx(float(loss.detach()), rel=1e-4)
+    for name, value in theirs.state_dict().items():
+        assert torch.allclose(ours.state_dict()[name].float(), value.float(), atol=1e-4), name

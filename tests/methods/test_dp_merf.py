@@ -1,4 +1,3 @@
-import copy
 import dataclasses
 import math
 
@@ -10,7 +9,7 @@ from privset.data import Records
 from privset.errors import BudgetError, ConfigError
 from privset.facts import normalise
 from privset.methods import Checkpoint, DpMerf, DpMerfConfig, Execution
-from privset.methods.dp_merf import MeanEmbedding, _Adam
+from privset.methods.dp_merf import MeanEmbedding
 from privset.observer import Observer
 from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise
 
@@ -147,24 +146,6 @@ def test_the_generator_learns_classes_of_unequal_size_and_of_any_number_of_image
     for images, bright in ((pixels[:7, 0], upper), (pixels[7:, 0], left)):
         assert float(images[:, bright].mean()) > 0.7
         assert float(images[:, ~bright].mean()) < 0.3
-
-
-def test_steps_are_those_of_adam():
-    torch.manual_seed(0)
-    ours = torch.nn.Sequential(torch.nn.Linear(3, 4, bias=False), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
-    theirs = copy.deepcopy(ours)
-    descent, adam = _Adam(ours), torch.optim.Adam(theirs.parameters(), lr=0.01)
-    descent.set_rate(0.01)
-    for _ in range(20):
-        batch = torch.randn(8, 3)
-        followed = descent.follow((ours(batch) - batch[:, :1]).square().mean())
-        loss = (theirs(batch) - batch[:, :1]).square().mean()
-        adam.zero_grad()
-        loss.backward()
-        adam.step()
-        assert float(followed) == pytest.approx(float(loss.detach()), rel=1e-4)
-    for name, value in theirs.state_dict().items():
-        assert torch.allclose(ours.state_dict()[name].float(), value.float(), atol=1e-4), name
 
 
 class Killed(BaseException):

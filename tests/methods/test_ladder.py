@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LOG = json.loads((ROOT / "results" / "ladder" / "moments.json").read_text(encoding="utf-8"))
+LOG = json.loads((ROOT / "docs" / "methods" / "moments-ladder.json").read_text(encoding="utf-8"))
 PAGE = (ROOT / "docs" / "methods" / "moments.md").read_text(encoding="utf-8")
 
 

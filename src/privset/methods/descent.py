@@ -1,22 +1,57 @@
-"""Images on their way down a gradient: within the range of pixels, and with the running average that is published."""
+"""Adam whose every step is the same few operations in place, so that a graphics card can play them back.
+
+`Descent` has it move images: within the range of pixels, and with the running average that is published.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from privset.facts import PublicFacts, pixel_range
 
-_BETAS = (0.9, 0.99)
+
+class Adam:
+    """Adam on a few tensors, in place.
+
+    Args:
+        values: What is moved.
+        betas: How much of the mean slope, and of the mean square, is kept at each step.
+    """
+
+    def __init__(self, values: Sequence[Tensor], *, betas: tuple[float, float]) -> None:
+        self._values, self._betas = values, betas
+        self._means = [torch.zeros_like(value) for value in values]
+        self._squares = [torch.zeros_like(value) for value in values]
+        self._count, self._rate = (values[0].new_zeros(()) for _ in range(2))
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """All that steps change from one to the next, but the values themselves."""
+        moments = {"mean": self._means, "square": self._squares}
+        named = {f"{name} {number}": one for name, some in moments.items() for number, one in enumerate(some)}
+        return named | {"count": self._count}
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the steps that follow."""
+        self._rate.fill_(rate)
+
+    @torch.no_grad()
+    def step(self, slopes: Sequence[Tensor]) -> None:
+        """Move the values down these slopes."""
+        self._count += 1
+        rate = self._rate / (1 - self._betas[0] ** self._count)
+        for value, slope, mean, square in zip(self._values, slopes, self._means, self._squares, strict=True):
+            mean.lerp_(slope, 1 - self._betas[0])
+            square.lerp_(slope.square(), 1 - self._betas[1])
+            value -= rate * mean / (square / (1 - self._betas[1] ** self._count)).sqrt_().add_(1e-8)
 
 
 class Descent:
-    """Adam on pixels. Every step is the same few operations in place, so that a graphics card can play them back.
-
-    `follow` adds up the gradients of losses, `step` uses them up.
+    """Images on their way down a gradient. `follow` adds up the gradients of losses, `step` uses them up.
 
     Args:
         start: Normalised images ``[n, c, h, w]`` to begin with.
@@ -29,23 +64,14 @@ class Descent:
         self._averaging = averaging
         self.images = start.clamp(self._low, self._high).contiguous()
         self.average = self.images.clone()
-        self._slope, self._first, self._second = (torch.zeros_like(self.images) for _ in range(3))
-        self._count, self._rate = start.new_zeros(()), start.new_zeros(())
+        self._slope = torch.zeros_like(self.images)
+        self._adam = Adam([self.images], betas=(0.9, 0.99))
+        self.set_rate = self._adam.set_rate
 
     @property
     def tensors(self) -> dict[str, Tensor]:
         """All that steps change from one to the next."""
-        return {
-            "images": self.images,
-            "average": self.average,
-            "first": self._first,
-            "second": self._second,
-            "count": self._count,
-        }
-
-    def set_rate(self, rate: float) -> None:
-        """The learning rate of the steps that follow."""
-        self._rate.fill_(rate)
+        return {"images": self.images, "average": self.average, **self._adam.tensors}
 
     def follow(self, loss: Callable[[Tensor], Tensor]) -> Tensor:
         """The loss ``[]`` of the images; its gradient is added to those that the next step uses up."""
@@ -57,11 +83,7 @@ class Descent:
 
     def step(self) -> None:
         """Move the images along the gradients that were added up, and forget them."""
-        self._count += 1
-        self._first.lerp_(self._slope, 1 - _BETAS[0])
-        self._second.lerp_(self._slope.square(), 1 - _BETAS[1])
-        size = (self._second / (1 - _BETAS[1] ** self._count)).sqrt_().add_(1e-8)
-        self.images -= self._rate / (1 - _BETAS[0] ** self._count) * self._first / size
+        self._adam.step([self._slope])
         self.images.clamp_(self._low, self._high)
         self.average.lerp_(self.images, 1 - self._averaging)
         self._slope.zero_()

@@ -12,23 +12,23 @@ import dataclasses
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from privset.errors import ConfigError
 from privset.facts import PublicFacts, pixel_range
 from privset.methods.checkpoint import Checkpoint, Stages
+from privset.methods.descent import Adam
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics
 from privset.methods.method import Execution, MethodConfig, Plan, Synthesis, require, require_at_least_one
+from privset.networks.features import waves_of
 from privset.networks.generators import UpsamplingGenerator, draw_codes
-from privset.networks.recording import recorded
+from privset.networks.recording import recorded, sent
 from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion, calibrate
 from privset.privacy.accounting import LEAST_NOISE
 
 _SQUARED_BANDWIDTHS = {"mnist": 105 / 784, "fashion-mnist": 127 / 784}
 """As published, for each number of an image, pixels in [0, 1]: about the median squared distance of two of them."""
-
-_BETAS = (0.9, 0.999)
 
 _AT_ONCE = 1000
 """Images drawn from a trained generator at a time."""
@@ -145,20 +145,22 @@ class DpMerf(MeasuringMethod[DpMerfConfig]):
         targets = embedding.means(measured.statistics["embedding_sums"].to(device)) / classes
         network_seed = int(torch.randint(2**31, (), generator=random))
         network = UpsamplingGenerator(facts, length=config.code, seed=network_seed, width=config.width).to(device)
-        descent = _Adam(network)
+        weights = list(network.parameters())
+        adam = Adam(weights, betas=(0.9, 0.999))
 
         def codes(labels: Tensor) -> Tensor:
-            drawn = draw_codes(labels, classes=classes, length=config.code, generator=random)
-            return drawn.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else drawn
+            return sent(draw_codes(labels, classes=classes, length=config.code, generator=random), device)
 
         def step(codes: Tensor) -> Tensor:
             # Features (x) label, averaged over the batch.
             found = codes[:, -classes:].T @ embedding.waves(network(codes)) / len(codes)
-            return descent.follow((found - targets).square().sum())
+            loss = (found - targets).square().sum()
+            adam.step(torch.autograd.grad(loss, weights))
+            return loss.detach()
 
-        take = recorded(step, device)
-        for number in Stages(random, checkpoint, observer).loop("training a generator", config.steps, descent.tensors):
-            descent.set_rate(config.rate * 0.9 ** (5 * number // config.steps))
+        take, tensors = recorded(step, device), network.state_dict() | adam.tensors
+        for number in Stages(random, checkpoint, observer).loop("training a generator", config.steps, tensors):
+            adam.set_rate(config.rate * 0.9 ** (5 * number // config.steps))
             take(codes(torch.randint(classes, (config.batch_size,), generator=random)))
 
         labels = torch.arange(classes).repeat_interleave(config.per_class)
@@ -189,8 +191,7 @@ class MeanEmbedding:
 
     def waves(self, pixels: Tensor) -> Tensor:
         """Pixels in [0, 1] ``[n, c, h, w]`` -> unit vectors ``[n, 2 * waves]``."""
-        phase = pixels.flatten(1) @ self._frequencies
-        return torch.cat([phase.cos(), phase.sin()], dim=1) / math.sqrt(phase.shape[1])
+        return waves_of(pixels.flatten(1), self._frequencies)
 
     def of_record(self, image: Tensor) -> Tensor:
         """What a normalised image ``[c, h, w]`` adds to the sums of its class: a unit vector.
@@ -212,32 +213,3 @@ class MeanEmbedding:
         sizes = sums[:, -1:] / math.sqrt(self._share)
         means = sums[:, :-1] / math.sqrt(1 - self._share) / sizes.clamp_min(1)
         return means / means.norm(dim=1, keepdim=True).clamp_min(1)
-
-
-class _Adam:
-    """Adam on the weights of a network. Every step is the same few operations in place, as for images on their way."""
-
-    def __init__(self, network: nn.Module) -> None:
-        self._weights = list(network.parameters())
-        self._moments = [(torch.zeros_like(weight), torch.zeros_like(weight)) for weight in self._weights]
-        self._count, self._rate = (self._weights[0].new_zeros(()) for _ in range(2))
-        self.tensors: dict[str, Tensor] = network.state_dict() | {"count": self._count}
-        """All that steps change from one to the next."""
-        for number, (first, second) in enumerate(self._moments):
-            self.tensors |= {f"first {number}": first, f"second {number}": second}
-
-    def set_rate(self, rate: float) -> None:
-        """The learning rate of the steps that follow."""
-        self._rate.fill_(rate)
-
-    def follow(self, loss: Tensor) -> Tensor:
-        """Move the weights down the gradient of the loss ``[]``, and return it."""
-        slopes = torch.autograd.grad(loss, self._weights)
-        self._count += 1
-        with torch.no_grad():
-            for weight, slope, (first, second) in zip(self._weights, slopes, self._moments, strict=True):
-                first.lerp_(slope, 1 - _BETAS[0])
-                second.lerp_(slope.square(), 1 - _BETAS[1])
-                size = (second / (1 - _BETAS[1] ** self._count)).sqrt_().add_(1e-8)
-                weight -= self._rate / (1 - _BETAS[0] ** self._count) * first / size
-        return loss.detach()

@@ -27,7 +27,7 @@ from privset.methods.measuring import Measured, MeasuringMethod, Statistics
 from privset.methods.method import Execution, MethodConfig, Plan, Synthesis, require, require_at_least_one
 from privset.methods.refining import ridge_loss, trained_features
 from privset.networks.features import RandomFeatures, WaveLift, look, random_views
-from privset.networks.recording import recorded
+from privset.networks.recording import recorded, sent
 from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion, calibrate
 
@@ -193,9 +193,9 @@ class Moments(MeasuringMethod[MomentsConfig]):
         images = self._match(matching, config.per_class, together, "distilling", stages, generator)
         if config.per_class < config.pool:
             # A larger set needs fewer networks at once: its own mean is less noisy.
-            half = max(1, together // 2)
-            pool = self._match(matching, config.pool, half, "distilling a pool", stages, generator)
-            images = self._refine(images, pool, matching, stages, generator, observer)
+            fewer = max(1, together // 2)
+            pool = self._match(matching, config.pool, fewer, "distilling a pool", stages, generator)
+            images = self._refine(images, pool, matching, fewer, stages, generator, observer)
         return Synthesis(images.cpu(), matching.labels(config.per_class).cpu())
 
     def _match(
@@ -222,6 +222,7 @@ class Moments(MeasuringMethod[MomentsConfig]):
         start: Tensor,
         pool: Tensor,
         matching: Matching,
+        networks: int,
         stages: Stages,
         generator: torch.Generator,
         observer: Observer,
@@ -229,7 +230,7 @@ class Moments(MeasuringMethod[MomentsConfig]):
         """Images that stand in for the pool, and still match what was measured."""
         config, facts, classes = self.config, matching.facts, matching.classes
         labels, pool_labels = matching.labels(config.per_class), matching.labels(config.pool)
-        networks = trained_features(
+        trained = trained_features(
             pool,
             pool_labels,
             classes=classes,
@@ -244,10 +245,10 @@ class Moments(MeasuringMethod[MomentsConfig]):
         match = recorded(lambda chosen: matching.follow(descent, chosen), matching.device)
         for number in stages.loop("refining", config.refining_steps, descent.tensors, outcome=("average",)):
             descent.set_rate(cosine(0.4 * config.image_rate, number, config.refining_steps))
-            match(matching.choose(max(1, config.networks_per_step // 2), generator))
+            match(matching.choose(networks, generator))
             chosen = torch.randint(len(pool), (min(500, len(pool)),), generator=generator).to(pool.device)
             view = random_views(1, generator).to(pool.device)
-            features = networks[int(torch.randint(len(networks), (), generator=generator))]
+            features = trained[int(torch.randint(len(trained), (), generator=generator))]
             seen, aims = look(pool[chosen], view), pool_labels[chosen]
             descent.follow(
                 lambda images, f=features, v=view, s=seen, a=aims: (
@@ -263,7 +264,7 @@ _REFINING = 4.0
 
 
 _PIXELS_AT_ONCE = 2**23
-"""Pixels that go through a network together: those of 8192 images of 32x32, some 8 GB with 128 channels."""
+"""Pixels that go through a network together: those of 8192 images of 32x32."""
 
 
 class Matching:
@@ -294,8 +295,7 @@ class Matching:
 
     def choose(self, count: int, generator: torch.Generator) -> Tensor:
         """The numbers ``[count]`` of different networks; of all of them if there are fewer."""
-        numbers = torch.randperm(len(self._centres), generator=generator)[:count]
-        return numbers.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else numbers
+        return sent(torch.randperm(len(self._centres), generator=generator)[:count], self.device)
 
     def follow(self, descent: Descent, chosen: Tensor) -> Tensor:
         """The squared distance ``[]`` of the images of a descent by these networks, which it is to bring down."""

@@ -96,9 +96,13 @@ class WaveLift(nn.Module):
     def forward(self, centred: Tensor) -> Tensor:
         """Centred features ``[n, d]`` -> unit vectors."""
         direction = F.normalize(centred, dim=1)
-        phase = direction @ self.frequencies
-        waves = torch.cat([phase.cos(), phase.sin()], dim=1) / math.sqrt(phase.shape[1])
-        return torch.cat([waves, direction], dim=1) / math.sqrt(2)
+        return torch.cat([waves_of(direction, self.frequencies), direction], dim=1) / math.sqrt(2)
+
+
+def waves_of(vectors: Tensor, frequencies: Tensor) -> Tensor:
+    """Vectors ``[n, d]``, frequencies ``[d, waves]`` -> unit vectors ``[n, 2 * waves]``: random Fourier features."""
+    phase = vectors @ frequencies
+    return torch.cat([phase.cos(), phase.sin()], dim=1) / math.sqrt(phase.shape[1])
 
 
 def random_views(count: int, generator: torch.Generator) -> Tensor:

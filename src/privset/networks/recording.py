@@ -27,6 +27,11 @@ def recorded(step: Step, device: torch.device, generators: Sequence[torch.Genera
     return _Recorded(step, device, generators) if device.type == "cuda" else step
 
 
+def sent(drawn: Tensor, device: torch.device) -> Tensor:
+    """What was drawn on the processor, on the device; a graphics card goes on with its work meanwhile."""
+    return drawn.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else drawn
+
+
 class _Recorded:
     def __init__(self, step: Step, device: torch.device, generators: Sequence[torch.Generator]) -> None:
         self._step, self._generators = step, generators
