@@ -2,11 +2,12 @@ import copy
 import dataclasses
 
 import pytest
+import scipy.fft
 import torch
 from tests.conftest import facts_for
 
 from privset.facts import pixel_range
-from privset.methods.descent import Adam, Descent, cosine
+from privset.methods.descent import Adam, Descent, Spectrum, cosine
 
 FACTS = facts_for(4, channels=3)
 
@@ -29,31 +30,64 @@ def pull(descent, slope):
     return descent.follow(lambda images: (images * slope).sum())
 
 
-def test_within_the_range_of_pixels_every_step_is_one_of_adam():
+@pytest.mark.parametrize("smoothness", [0.0, 1.0, 1.5])
+def test_within_the_range_of_pixels_every_step_is_one_of_adam_on_waves(smoothness):
     start = draws(1, 0.05)[0]
-    descent = Descent(start, FACTS, averaging=0.9)
-    theirs = start.clone().requires_grad_()
+    descent, spectrum = (
+        Descent(start, FACTS, averaging=0.9, smoothness=smoothness),
+        Spectrum(start, smoothness=smoothness),
+    )
+    theirs = torch.zeros_like(start, requires_grad=True)
     adam = torch.optim.Adam([theirs], betas=(0.9, 0.99))
     slopes = draws(12, 3.0, seed=1)
-    slopes[:, 0, 0, 0, 0] = 0  # a pixel that nothing moves
+    slopes[:, 0] = 0  # an image that nothing moves
     slopes[6:] *= 1e-4
     rates = [cosine(0.02, step, 12) for step in range(12)]
     moved = start
     for slope, rate in zip(slopes, rates, strict=True):
         (moved,) = walk(descent, [slope], rate)
-        theirs.grad = slope.clone()
+        theirs.grad = spectrum.waves(slope)
         adam.param_groups[0]["lr"] = rate
         adam.step()
-        assert torch.allclose(moved, theirs.detach(), rtol=0, atol=1e-12)
+        assert torch.allclose(moved, start + spectrum.image(theirs.detach()), rtol=0, atol=1e-12)
+    assert torch.equal(moved[0], start[0])
     assert float((moved - start).abs().max()) > 0.05
     assert float(moved.abs().max()) < 0.9  # so nothing was clamped
+
+
+def test_waves_are_those_of_the_cosine_transform():
+    images = draws(1, 1.0)[0][..., :3]  # higher than wide
+    found = Spectrum(images, smoothness=0.0).waves(images)
+    expected = torch.from_numpy(scipy.fft.dctn(images.numpy(), axes=(2, 3), norm="ortho"))
+    assert torch.allclose(found, expected, atol=1e-12)
+
+
+def test_the_strength_of_a_wave_falls_with_its_frequency_and_is_one_in_the_mean_square():
+    spectrum = Spectrum(torch.zeros(1, 1, 6, 8), smoothness=2.0)
+    strength = spectrum.strength
+    assert float(strength.square().mean()) == pytest.approx(1, rel=1e-6)
+    assert float(strength[0, 0]) == float(strength[0, 1]) == pytest.approx(float(strength[1, 0]))
+    assert float(strength[3, 4] / strength[0, 1]) == pytest.approx(1 / 25)
+    assert torch.equal(Spectrum(torch.zeros(1, 1, 6, 8), smoothness=0.0).strength, torch.ones(6, 8))
+
+
+def test_of_white_noise_the_spectrum_makes_smooth_images_as_strong():
+    white = torch.randn(200, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    smooth = Spectrum(white, smoothness=1.0).image(white)
+
+    def roughness(images):
+        return float((images[..., 1:] - images[..., :-1]).square().mean() / images.square().mean())
+
+    assert float(smooth.square().mean()) == pytest.approx(1, rel=0.1)
+    assert roughness(white) == pytest.approx(2, rel=0.05)
+    assert roughness(smooth) < 1
 
 
 def test_images_stay_pixels_from_the_start_on_in_every_channel():
     facts = dataclasses.replace(FACTS, mean=(0.2, 0.5, 0.7), std=(0.5, 1.0, 0.25))
     low, high = pixel_range(facts, torch.zeros(1, dtype=torch.float64))
     start = draws(1, 10.0)[0]
-    descent = Descent(start, facts, averaging=0.5)
+    descent = Descent(start, facts, averaging=0.5, smoothness=1.0)
     assert torch.equal(descent.images, start.clamp(low, high))
     images = start
     for images in walk(descent, draws(8, 1.0, seed=1), rate=1.0):
@@ -64,7 +98,7 @@ def test_images_stay_pixels_from_the_start_on_in_every_channel():
 
 
 def test_the_average_is_that_of_the_past_images():
-    descent = Descent(draws(1, 0.1)[0], FACTS, averaging=0.8)
+    descent = Descent(draws(1, 0.1)[0], FACTS, averaging=0.8, smoothness=1.0)
     expected = descent.images.clone()
     for images in walk(descent, draws(5, 1.0, seed=1), rate=0.1):
         expected = 0.8 * expected + 0.2 * images
@@ -73,7 +107,7 @@ def test_the_average_is_that_of_the_past_images():
 
 def test_gradients_add_up_and_a_step_uses_them_up():
     start, (slope,) = draws(1, 0.1)[0], draws(1, 1.0, seed=1)
-    once, twice = (Descent(start, FACTS, averaging=0.9) for _ in range(2))
+    once, twice = (Descent(start, FACTS, averaging=0.9, smoothness=1.0) for _ in range(2))
     list(walk(once, [slope, 0.5 * slope, torch.zeros_like(slope)]))
     list(walk(twice, [slope]))
     pull(twice, 0.2 * slope)
@@ -85,19 +119,20 @@ def test_gradients_add_up_and_a_step_uses_them_up():
 
 def test_the_loss_is_that_of_the_images_and_nothing_keeps_its_graph():
     start = draws(1, 0.1)[0]
-    descent = Descent(start, FACTS, averaging=0.9)
+    descent = Descent(start, FACTS, averaging=0.9, smoothness=1.0)
     value = descent.follow(lambda images: (images**4).sum())
     assert float(value) == pytest.approx(float((start**4).sum()))
     assert not any(some.requires_grad for some in (value, *descent.tensors.values()))
     assert torch.equal(descent.images, start)  # following moves nothing yet
     descent.set_rate(0.01)
     descent.step()
-    expected = start - 0.01 * torch.sign(start)  # the first step of Adam goes by signs
-    assert torch.allclose(descent.images[start.abs() > 0.05], expected[start.abs() > 0.05], atol=1e-6)
+    spectrum = Spectrum(start, smoothness=1.0)
+    expected = start - 0.01 * spectrum.image(torch.sign(spectrum.waves(4 * start**3)))  # Adam first goes by signs
+    assert torch.allclose(descent.images, expected, atol=1e-4)
 
 
 def test_every_step_is_in_place_as_a_recording_needs_it():
-    descent = Descent(draws(1, 0.1)[0], FACTS, averaging=0.9)
+    descent = Descent(draws(1, 0.1)[0], FACTS, averaging=0.9, smoothness=1.0)
     places = {name: some.data_ptr() for name, some in descent.tensors.items()}
     list(walk(descent, draws(3, 1.0, seed=1)))
     assert {name: some.data_ptr() for name, some in descent.tensors.items()} == places
@@ -106,7 +141,7 @@ def test_every_step_is_in_place_as_a_recording_needs_it():
 def test_the_start_is_left_alone_and_its_tensors_are_all_there_is():
     start = draws(1, 0.1)[0]
     before, slopes = start.clone(), draws(6, 1.0, seed=1)
-    whole, first, second = (Descent(start, FACTS, averaging=0.9) for _ in range(3))
+    whole, first, second = (Descent(start, FACTS, averaging=0.9, smoothness=1.0) for _ in range(3))
     list(walk(whole, slopes))
     assert torch.equal(start, before)
     list(walk(first, slopes[:3]))

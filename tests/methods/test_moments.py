@@ -133,7 +133,7 @@ def test_groups_of_classes_have_the_gradient_of_all_of_them_at_once(monkeypatch,
     seen, look = [], RandomFeatures.forward
     monkeypatch.setattr(RandomFeatures, "forward", lambda self, some: seen.append(len(some)) or look(self, some))
     monkeypatch.setattr(moments, "_PIXELS_AT_ONCE", pixels)
-    descent = Descent(start, facts, averaging=0.0)
+    descent = Descent(start, facts, averaging=0.0, smoothness=1.0)
     distance = Matching(found, Execution()).follow(descent, torch.tensor([0, 1]))
     assert seen == 2 * sizes
     assert torch.allclose(distance, expected)

@@ -2,12 +2,17 @@ import dataclasses
 import json
 import statistics
 import subprocess
+import types
 
 import pytest
+import torch
 
+from privset import pipeline
 from privset.errors import ConfigError
+from privset.evaluation import evaluate_release
+from privset.privacy import seeded_noise
 from privset.release.software import versions
-from privset.studies import Outcome, Results, get, run, runner
+from privset.studies import Cell, Outcome, Results, Study, get, run, runner
 
 ALL = [f"{cell}.{number}" for cell in ("first", "second") for number in range(3)]
 
@@ -64,6 +69,49 @@ def test_all_runs_count_and_the_better_recipe_is_the_cells(tmp_path, study, work
     assert found["seconds"]["evaluate"] == 4
     assert found["published"] == 50
     assert (tmp_path / "toy" / "first.png").read_bytes() == b"png of 0"
+
+
+def test_sets_of_the_same_seed_are_distilled_from_one_measurement(tmp_path, monkeypatch):
+    settings = {"networks": 2, "width": 8, "waves": 16, "steps": 3, "pool": 0}
+    cells = [
+        Cell(
+            name=f"{epsilon}-{size}",
+            method="moments",
+            preset="light",
+            data="digits",
+            epsilon=epsilon,
+            per_class=size,
+            settings=settings,
+            classifier="mlp",
+            recipes=("quick",),
+            sets=2,
+            networks=1,
+        )
+        for epsilon in (1.0, 10.0)
+        for size in (1, 2)
+    ]
+    asked, sets = [], {}
+
+    def measure(*arguments, **options):
+        asked.append((options["budget"].epsilon, options["noise"].seed))
+        return pipeline.measure(*arguments, **options)
+
+    def evaluate(release, dataset, **options):
+        sets[len(sets)] = release.set.images.clone()
+        return evaluate_release(release, dataset, **options)
+
+    monkeypatch.setattr(runner, "pipeline", types.SimpleNamespace(measure=measure, distil=pipeline.distil))
+    monkeypatch.setattr(runner, "evaluate_release", evaluate)
+    outcome = run(Study(name="toy", what="a test", cells=tuple(cells)), results=tmp_path)
+    assert len(outcome.finished) == 8
+    assert asked == [(1.0, 0), (1.0, 1), (10.0, 0), (10.0, 1)]
+    # The same set as `generate` makes, which asks and distils in one.
+    last = pipeline.generate(
+        "digits", method=cells[3].make_method(1), budget=cells[3].budget, out=tmp_path / "set", noise=seeded_noise(1)
+    )
+    assert torch.equal(sets[7], last.set.images)
+    assert not torch.equal(sets[7], sets[3])
+    assert not torch.equal(sets[7], sets[6])
 
 
 def test_what_is_on_file_is_never_run_again(tmp_path, study, work):

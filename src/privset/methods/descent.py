@@ -1,6 +1,6 @@
 """Adam whose every step is the same few operations in place, so that a graphics card can play them back.
 
-`Descent` has it move images: within the range of pixels, and with the running average that is published.
+`Descent` has it move images: wave by wave, within the range of pixels, and with the running average that is published.
 """
 
 from __future__ import annotations
@@ -50,6 +50,46 @@ class Adam:
             value -= rate * mean / (square / (1 - self._betas[1] ** self._count)).sqrt_().add_(1e-8)
 
 
+class Spectrum:
+    """Images as sums of cosines, each as strong as such a wave is in pictures: the finer, the weaker.
+
+    Steps of one size along every wave would fill images with fine noise: the finest waves are by far the most, and
+    what is measured of an image hardly tells them.
+
+    Args:
+        like: Images ``[n, c, h, w]`` of the kind.
+        smoothness: A wave of f half periods a side has the strength f**-smoothness; 0 leaves all alike.
+
+    >>> spectrum = Spectrum(torch.zeros(1, 1, 4, 8), smoothness=1.0)
+    >>> image = torch.rand(1, 1, 4, 8)
+    >>> torch.allclose(spectrum.image(spectrum.waves(image) / spectrum.strength**2), image, atol=1e-5)
+    True
+    """
+
+    def __init__(self, like: Tensor, *, smoothness: float) -> None:
+        self._rows, self._columns = (_cosines(side).to(like) for side in like.shape[2:])
+        rows, columns = (torch.arange(side, device=like.device) for side in like.shape[2:])
+        strength = torch.hypot(rows[:, None].to(like), columns.to(like)).clamp_min(1) ** -smoothness
+        self.strength = strength / strength.square().mean().sqrt()
+        """Of each wave ``[h, w]``, 1 in the mean square: what is white stays as long as it is."""
+
+    def waves(self, images: Tensor) -> Tensor:
+        """Images or gradients ``[n, c, h, w]`` -> their products with each wave, times its strength."""
+        return self._rows @ images @ self._columns.T * self.strength
+
+    def image(self, waves: Tensor) -> Tensor:
+        """The sum of waves with these coefficients, each times its strength; of white noise, a smooth one."""
+        return self._rows.T @ (waves * self.strength) @ self._columns
+
+
+def _cosines(side: int) -> Tensor:
+    """The orthonormal cosine transform ``[wave, pixel]`` (DCT-II), in float64."""
+    number = torch.arange(side, dtype=torch.float64)
+    cosines = torch.cos(math.pi / side * number[:, None] * (number + 0.5)) * math.sqrt(2 / side)
+    cosines[0] /= math.sqrt(2)
+    return cosines
+
+
 class Descent:
     """Images on their way down a gradient. `follow` adds up the gradients of losses, `step` uses them up.
 
@@ -57,15 +97,17 @@ class Descent:
         start: Normalised images ``[n, c, h, w]`` to begin with.
         facts: What is public about them.
         averaging: How much of the average of the past images is kept at each step.
+        smoothness: How much less of fine than of coarse waves a step changes, see `Spectrum`.
     """
 
-    def __init__(self, start: Tensor, facts: PublicFacts, *, averaging: float) -> None:
+    def __init__(self, start: Tensor, facts: PublicFacts, *, averaging: float, smoothness: float) -> None:
         self._low, self._high = pixel_range(facts, start)
         self._averaging = averaging
         self.images = start.clamp(self._low, self._high).contiguous()
         self.average = self.images.clone()
         self._slope = torch.zeros_like(self.images)
-        self._adam = Adam([self.images], betas=(0.9, 0.99))
+        self._spectrum, self._moves = Spectrum(start, smoothness=smoothness), torch.zeros_like(self.images)
+        self._adam = Adam([self._moves], betas=(0.9, 0.99))
         self.set_rate = self._adam.set_rate
 
     @property
@@ -83,10 +125,12 @@ class Descent:
 
     def step(self) -> None:
         """Move the images along the gradients that were added up, and forget them."""
-        self._adam.step([self._slope])
+        self._adam.step([self._spectrum.waves(self._slope)])
+        self.images += self._spectrum.image(self._moves)
         self.images.clamp_(self._low, self._high)
         self.average.lerp_(self.images, 1 - self._averaging)
         self._slope.zero_()
+        self._moves.zero_()
 
 
 def cosine(rate: float, step: int, total: int) -> float:

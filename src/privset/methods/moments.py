@@ -17,17 +17,18 @@ from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
-from torch.func import functional_call, stack_module_state
 
 from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.methods.checkpoint import Checkpoint, Stages
-from privset.methods.descent import Descent, cosine
+from privset.methods.descent import Descent, Spectrum, cosine
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics
 from privset.methods.method import Execution, MethodConfig, Plan, Synthesis, require, require_at_least_one
 from privset.methods.refining import ridge_loss, trained_features
 from privset.networks.features import RandomFeatures, WaveLift, look, random_views
+from privset.networks.precision import tensor_cores
 from privset.networks.recording import recorded, sent
+from privset.networks.stacking import Stack
 from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion, calibrate
 
@@ -60,6 +61,8 @@ class MomentsConfig(MethodConfig):
     """Networks matched in one step."""
     image_rate: float = 0.05
     """Learning rate of the pixels at the start; it falls to nearly nothing along a cosine."""
+    smoothness: float = 1.0
+    """How much less a step changes fine waves of an image than coarse ones; 0 changes all alike."""
     averaging: float = 0.99
     """How much of the average of the past images is kept at each step; the average is what is published."""
     pool: int = 100
@@ -80,6 +83,7 @@ class MomentsConfig(MethodConfig):
             value = getattr(self, name)
             require(0 < value < float("inf"), f"{name.replace('_', '-')} must be a positive number, not {value}")
         require(0 <= self.warp <= 3, f"warp must lie in [0, 3], not {self.warp}")
+        require(0 <= self.smoothness <= 3, f"smoothness must lie in [0, 3], not {self.smoothness}")
         require(0 <= self.averaging < 1, f"averaging must lie in [0, 1), not {self.averaging}")
         require(self.pool >= 0, f"pool must be 0 or more, not {self.pool}")
         for name in ("centre_share", "count_share"):
@@ -172,7 +176,12 @@ class Moments(MeasuringMethod[MomentsConfig]):
         for features in feature_maps(config, facts, execution):
             everyone = total(centre_question, lambda image, _, f=features: f(image[None])[0])[0]
             centre = everyone / facts.size
-            by_class = total(sum_question, lambda image, _, f=features, c=centre: lift(f(image[None]) - c)[0])
+
+            def lifted(image: Tensor, _: Tensor, f: RandomFeatures = features, c: Tensor = centre) -> Tensor:
+                with tensor_cores(image.device):
+                    return lift(f(image[None]) - c)[0]
+
+            by_class = total(sum_question, lifted)
             feature_sums.append(everyone)
             lifted_sums.append(by_class)
             observer.step()
@@ -203,8 +212,9 @@ class Moments(MeasuringMethod[MomentsConfig]):
     ) -> Tensor:
         """Images from noise, optimised until the class means of their lifted features are the measured ones."""
         config, facts = self.config, matching.facts
-        start = 0.5 * torch.randn(matching.classes * per_class, *facts.shape, generator=generator)
-        descent = Descent(start.to(matching.device), facts, averaging=config.averaging)
+        white = 0.5 * torch.randn(matching.classes * per_class, *facts.shape, generator=generator)
+        start = Spectrum(white, smoothness=config.smoothness).image(white).to(matching.device)
+        descent = Descent(start, facts, averaging=config.averaging, smoothness=config.smoothness)
 
         def step(chosen: Tensor) -> Tensor:
             distance = matching.follow(descent, chosen)
@@ -230,32 +240,39 @@ class Moments(MeasuringMethod[MomentsConfig]):
         """Images that stand in for the pool, and still match what was measured."""
         config, facts, classes = self.config, matching.facts, matching.classes
         labels, pool_labels = matching.labels(config.per_class), matching.labels(config.pool)
-        trained = trained_features(
-            pool,
-            pool_labels,
-            classes=classes,
-            width=config.width,
-            depth=config.depth,
-            count=config.pool_networks,
-            steps=config.pool_training,
-            seed=config.seed,
-            observer=observer,
+        trained = Stack(
+            trained_features(
+                pool,
+                pool_labels,
+                classes=classes,
+                width=config.width,
+                depth=config.depth,
+                count=config.pool_networks,
+                steps=config.pool_training,
+                seed=config.seed,
+                observer=observer,
+            )
         )
-        descent = Descent(start, facts, averaging=config.averaging)
-        match = recorded(lambda chosen: matching.follow(descent, chosen), matching.device)
-        for number in stages.loop("refining", config.refining_steps, descent.tensors, outcome=("average",)):
-            descent.set_rate(cosine(0.4 * config.image_rate, number, config.refining_steps))
-            match(matching.choose(networks, generator))
-            chosen = torch.randint(len(pool), (min(500, len(pool)),), generator=generator).to(pool.device)
-            view = random_views(1, generator).to(pool.device)
-            features = trained[int(torch.randint(len(trained), (), generator=generator))]
-            seen, aims = look(pool[chosen], view), pool_labels[chosen]
-            descent.follow(
-                lambda images, f=features, v=view, s=seen, a=aims: (
-                    _REFINING * ridge_loss(f, look(images, v), labels, s, a, classes=classes)
-                )
+        descent = Descent(start, facts, averaging=config.averaging, smoothness=config.smoothness)
+
+        def step(matched: Tensor, network: Tensor, examples: Tensor, view: Tensor) -> Tensor:
+            matching.follow(descent, matched)
+            features = functools.partial(trained, network)
+            seen, aims = look(pool[examples], view), pool_labels[examples]
+            error = descent.follow(
+                lambda images: _REFINING * ridge_loss(features, look(images, view), labels, seen, aims, classes=classes)
             )
             descent.step()
+            return error
+
+        take = recorded(step, matching.device)
+        for number in stages.loop("refining", config.refining_steps, descent.tensors, outcome=("average",)):
+            descent.set_rate(cosine(0.4 * config.image_rate, number, config.refining_steps))
+            matched = matching.choose(networks, generator)
+            examples = torch.randint(len(pool), (min(500, len(pool)),), generator=generator)
+            view = random_views(1, generator)
+            network = torch.randint(len(trained), (1,), generator=generator)
+            take(matched, *(sent(drawn, matching.device) for drawn in (network, examples, view)))
         return descent.average
 
 
@@ -281,10 +298,7 @@ class Matching:
     def __init__(self, measured: Measured[MomentsConfig], execution: Execution) -> None:
         self.facts, self.classes = measured.facts, len(measured.facts.classes)
         self.device = torch.device(execution.device)
-        maps = list(feature_maps(measured.config, measured.facts, execution))
-        self._map = maps[0]
-        weights, buffers = stack_module_state(maps)
-        self._states = {name: value.detach() for name, value in (weights | buffers).items()}
+        self._maps = Stack(list(feature_maps(measured.config, measured.facts, execution)))
         self._centres, self._targets = network_moments(measured.statistics, measured.facts, execution)
         shapes = {name: tuple(value.shape) for name, value in measured.statistics.items()}
         self._lift = _lift(measured.config, shapes, execution)
@@ -302,14 +316,15 @@ class Matching:
         # One network and one group of classes after the other, so that the memory of one is enough.
         rows = [chosen[position : position + 1] for position in range(len(chosen))]
         parts = itertools.product(rows, class_groups(self.facts, len(descent.images) // self.classes))
-        return torch.stack([descent.follow(lambda images, p=part: self._distance(images, *p)) for part in parts]).sum()
+        with tensor_cores(self.device):
+            found = [descent.follow(lambda images, p=part: self._distance(images, *p)) for part in parts]
+        return torch.stack(found).sum()
 
     def _distance(self, images: Tensor, row: Tensor, group: slice) -> Tensor:
         """The part of the squared distance ``[]`` by one network that is due to a group of classes."""
         some = images.unflatten(0, (self.classes, -1))[group].flatten(0, 1)
-        state = {name: value.index_select(0, row)[0] for name, value in self._states.items()}
         centre, target = self._centres.index_select(0, row)[0], self._targets.index_select(0, row)[0]
-        lifted = self._lift(functional_call(self._map, state, (some,)) - centre)
+        lifted = self._lift(self._maps(row, some) - centre)
         return (lifted.unflatten(0, (len(target[group]), -1)).mean(1) - target[group]).square().sum()
 
 

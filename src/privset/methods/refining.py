@@ -10,6 +10,7 @@ NeurIPS 2022, where the larger set is the private one.)
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from privset.networks.classifiers import ConvNet
 from privset.networks.features import look, views
 from privset.networks.fused import fuse
-from privset.networks.recording import Step, recorded
+from privset.networks.recording import Step, recorded, sent
 from privset.observer import Observer
 
 AGES = (0.02, 0.08, 0.3, 1.0)
@@ -66,7 +67,7 @@ def trained_features(
         take = recorded(_training(network, features, images, labels), images.device)
         generator = torch.Generator().manual_seed(own)
         for step in range(1, steps + 1):
-            take(torch.rand(min(_BATCH, len(images)), 6, generator=generator).to(images.device))
+            take(sent(torch.rand(min(_BATCH, len(images)), 6, generator=generator), images.device))
             if step in ages:
                 kept.append(copy.deepcopy(features).requires_grad_(False))
             observer.step()
@@ -91,7 +92,13 @@ def _training(network: ConvNet, features: nn.Module, images: Tensor, labels: Ten
 
 
 def ridge_loss(
-    features: nn.Module, images: Tensor, labels: Tensor, pool: Tensor, pool_labels: Tensor, *, classes: int
+    features: Callable[[Tensor], Tensor],
+    images: Tensor,
+    labels: Tensor,
+    pool: Tensor,
+    pool_labels: Tensor,
+    *,
+    classes: int,
 ) -> Tensor:
     """Squared error ``[]`` on the pool of ridge regression that was fitted to the images on these features.
 
@@ -109,6 +116,7 @@ def ridge_loss(
     aims, wanted = (F.one_hot(some, classes).to(own.dtype) - 1 / classes for some in (labels, pool_labels))
     kernel = own @ own.T
     eye = torch.eye(len(own), dtype=own.dtype, device=own.device)
-    # Without a look at whether it could be solved, which would make a graphics card wait: with a ridge it can.
-    weights, _ = torch.linalg.solve_ex(kernel + RIDGE * kernel.detach().trace() * eye, aims)
+    # Without a look at whether it could be factorised, which would make a graphics card wait: with a ridge it can.
+    factor, _ = torch.linalg.cholesky_ex(kernel + RIDGE * kernel.detach().trace() * eye)
+    weights = torch.cholesky_solve(aims, factor)
     return 0.5 * (seen @ (own.T @ weights) - wanted).square().sum(1).mean()

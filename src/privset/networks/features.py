@@ -68,7 +68,8 @@ def _cells(maps: Tensor, resolution: int) -> Tensor:
         return maps
     if height % rows or width % columns:
         return F.adaptive_avg_pool2d(maps, (rows, columns))
-    # The same, and many times faster on a graphics card.
+    if maps.is_cuda:  # the same, and many times faster on a graphics card, backwards above all
+        return maps.unflatten(3, (columns, -1)).unflatten(2, (rows, -1)).mean((3, 5))
     return F.avg_pool2d(maps, (height // rows, width // columns))
 
 

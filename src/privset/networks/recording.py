@@ -10,17 +10,17 @@ from torch import Tensor
 WRITTEN_STEPS = 2
 """Steps of each shape on a graphics card before one is recorded."""
 
-Step = Callable[[Tensor], Tensor]
+Step = Callable[..., Tensor]
 
 
 def recorded(step: Step, device: torch.device, generators: Sequence[torch.Generator] = ()) -> Step:
     """``step`` as it is on a processor; on a graphics card, recorded after a few times and played back from then on.
 
     All that changes between two steps must do so in place, in tensors that the step knows; its result is overwritten
-    by the next step whose argument has the same shape.
+    by the next step whose arguments have the same shapes.
 
     Args:
-        step: From a tensor to a tensor; draws from ``generators`` only, and never asks the device for a number.
+        step: From tensors to a tensor; draws from ``generators`` only, and never asks the device for a number.
         device: Where it computes.
         generators: Whose draws go on in a recording where they stood.
     """
@@ -32,38 +32,42 @@ def sent(drawn: Tensor, device: torch.device) -> Tensor:
     return drawn.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else drawn
 
 
+_Shapes = tuple[torch.Size, ...]
+
+
 class _Recorded:
     def __init__(self, step: Step, device: torch.device, generators: Sequence[torch.Generator]) -> None:
         self._step, self._generators = step, generators
         self._stream = torch.cuda.Stream(device)
-        self._taken: dict[torch.Size, int] = {}
-        self._recordings: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
+        self._taken: dict[_Shapes, int] = {}
+        self._recordings: dict[_Shapes, tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor]] = {}
 
-    def __call__(self, argument: Tensor) -> Tensor:
-        shape = argument.shape
-        if shape not in self._recordings:
+    def __call__(self, *arguments: Tensor) -> Tensor:
+        shapes = tuple(argument.shape for argument in arguments)
+        if shapes not in self._recordings:
             # The first times compile and choose kernels, which cannot be recorded.
-            self._taken[shape] = self._taken.get(shape, 0) + 1
-            if self._taken[shape] <= WRITTEN_STEPS:
-                return self._as_written(argument)
-            self._recordings[shape] = self._record(argument)
-        graph, slot, result = self._recordings[shape]
-        slot.copy_(argument)
+            self._taken[shapes] = self._taken.get(shapes, 0) + 1
+            if self._taken[shapes] <= WRITTEN_STEPS:
+                return self._as_written(arguments)
+            self._recordings[shapes] = self._record(arguments)
+        graph, slots, result = self._recordings[shapes]
+        for slot, argument in zip(slots, arguments, strict=True):
+            slot.copy_(argument)
         graph.replay()
         return result
 
-    def _as_written(self, argument: Tensor) -> Tensor:
+    def _as_written(self, arguments: Sequence[Tensor]) -> Tensor:
         around = torch.cuda.current_stream(self._stream.device)
         self._stream.wait_stream(around)
         with torch.cuda.stream(self._stream):
-            result = self._step(argument)
+            result = self._step(*arguments)
         around.wait_stream(self._stream)
         return result
 
-    def _record(self, argument: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
-        graph, slot = torch.cuda.CUDAGraph(), argument.contiguous().clone()
+    def _record(self, arguments: Sequence[Tensor]) -> tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor]:
+        graph, slots = torch.cuda.CUDAGraph(), [argument.contiguous().clone() for argument in arguments]
         for generator in self._generators:
             graph.register_generator_state(generator)
         with torch.cuda.graph(graph, stream=self._stream):
-            result = self._step(slot)
-        return graph, slot, result
+            result = self._step(*slots)
+        return graph, slots, result

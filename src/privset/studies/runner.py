@@ -16,9 +16,10 @@ from privset import data, pipeline
 from privset.data.records import Dataset
 from privset.errors import ConfigError
 from privset.evaluation import evaluate_release
-from privset.methods import Execution
+from privset.methods import Execution, MeasuringMethod, Method
 from privset.observer import Observer
 from privset.privacy import seeded_noise
+from privset.release import Release
 from privset.release.preview import FILE as PREVIEW_FILE
 from privset.release.software import versions
 from privset.studies.results import Results, write
@@ -80,10 +81,13 @@ def run(
         data_dir: Where named data sets are looked for first.
         command: The command line to put on file.
     """
-    started = time.monotonic()
-    todo, outcome, observer = jobs(study.choose(cells), shard), Outcome(), observer or Observer()
-    bench = _Bench(Execution(device=device), data_dir, command, observer)
-    shelf = Results(Path(results), study)
+    with tempfile.TemporaryDirectory(prefix="privset-study-") as folder:
+        bench = _Bench(Execution(device=device), data_dir, command, observer or Observer(), Path(folder))
+        return _run(jobs(study.choose(cells), shard), bench, Results(Path(results), study), budget_minutes)
+
+
+def _run(todo: list[tuple[Cell, int]], bench: _Bench, shelf: Results, budget_minutes: float | None) -> Outcome:
+    started, outcome, device = time.monotonic(), Outcome(), bench.execution.device
     for position, (cell, number) in enumerate(todo):
         job = f"{cell.name}.{number}"
         try:
@@ -96,7 +100,7 @@ def run(
             if budget_minutes is not None and time.monotonic() - started + needed >= 60 * budget_minutes:
                 outcome.left.append(job)
                 continue  # sets of another cell may be shorter
-            observer.phase(f"{job}, {position + 1} of {len(todo)}", 0)
+            bench.observer.phase(f"{job}, {position + 1} of {len(todo)}", 0)
             shelf.keep_part(cell, number, bench.measure(cell, number, shelf.folder / f"{cell.name}.png"))
             shelf.assemble(cell)
             outcome.finished.append(job)
@@ -107,32 +111,31 @@ def run(
 
 
 class _Bench:
-    """What all jobs of a run share; each data set is read once."""
+    """What all jobs of a run share.
 
-    def __init__(self, execution: Execution, data_dir: Path | None, command: str | None, observer: Observer) -> None:
-        self._execution, self._data_dir, self._observer = execution, data_dir, observer
+    Each data set is read once, and each question that several sets have in common is asked once: sets of the same
+    seed that differ in what a measuring method distils, such as their size, are distilled from the same statistics.
+    """
+
+    def __init__(
+        self, execution: Execution, data_dir: Path | None, command: str | None, observer: Observer, folder: Path
+    ) -> None:
+        self.execution, self.observer = execution, observer
+        self._data_dir, self._folder = data_dir, folder
         # At the start: the files may change while the code that was read runs on.
         self._origin = {"command": command, "commit": commit(), "versions": versions()}
         self._datasets: dict[str, Dataset] = {}
+        self._measured: dict[Any, tuple[Path, float]] = {}
 
     def measure(self, cell: Cell, number: int, preview: Path) -> dict[str, Any]:
         """Make set ``number`` of a cell and train on it by every recipe; the set itself is thrown away."""
         method = cell.make_method(number)
         if cell.data not in self._datasets:
-            self._datasets[cell.data] = data.load(cell.data, data_dir=self._data_dir, observer=self._observer)
+            self._datasets[cell.data] = data.load(cell.data, data_dir=self._data_dir, observer=self.observer)
         dataset = self._datasets[cell.data]
         started = time.perf_counter()
-        with tempfile.TemporaryDirectory(prefix="privset-study-") as folder:
-            release = pipeline.generate(
-                dataset,
-                method=method,
-                budget=cell.budget,
-                out=Path(folder) / "set",
-                noise=seeded_noise(number),
-                execution=self._execution,
-                observer=self._observer,
-            )
-            generated = time.perf_counter() - started
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            release, generated = self._make(cell, number, method, dataset, Path(folder) / "set")
             if number == 0:
                 write(preview, (release.path / PREVIEW_FILE).read_bytes())
         evaluations = {
@@ -143,8 +146,8 @@ class _Bench:
                 recipe=recipe,
                 runs=cell.networks,
                 seed=number,
-                device=self._execution.device,
-                observer=self._observer,
+                device=self.execution.device,
+                observer=self.observer,
             )
             for recipe in cell.recipes
         }
@@ -158,9 +161,29 @@ class _Bench:
             "generate_seconds": generated,
             "job_seconds": time.perf_counter() - started,
             "device": any_of_them.device,
-            "device_asked": self._execution.device,
+            "device_asked": self.execution.device,
             **self._origin,
         }
+
+    def _make(self, cell: Cell, number: int, method: Method[Any], dataset: Dataset, out: Path) -> tuple[Release, float]:
+        """A set in the folder ``out``, and the seconds it took to make; measuring counts for each set made of it."""
+        how = {"noise": seeded_noise(number), "execution": self.execution, "observer": self.observer}
+        started = time.perf_counter()
+        if not isinstance(method, MeasuringMethod):
+            release = pipeline.generate(dataset, method=method, budget=cell.budget, out=out, **how)
+            return release, time.perf_counter() - started
+        settings = dataclasses.asdict(method.config)
+        asked = frozenset((name, settings[name]) for name in method.measured_with)
+        key = (cell.method, asked, cell.data, cell.budget, number)
+        if key not in self._measured:
+            folder = Path(tempfile.mkdtemp(dir=self._folder)) / "statistics"
+            pipeline.measure(dataset, method=method, budget=cell.budget, out=folder, **how)
+            self._measured[key] = folder, time.perf_counter() - started
+        source, seconds = self._measured[key]
+        started = time.perf_counter()
+        free = {name: value for name, value in settings.items() if name not in method.measured_with | {"seed"}}
+        release = pipeline.distil(source, out=out, execution=self.execution, observer=self.observer, **free)
+        return release, seconds + time.perf_counter() - started
 
 
 def commit() -> str | None:

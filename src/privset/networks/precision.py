@@ -1,0 +1,24 @@
+"""Where ten bits of a number are enough."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+
+@contextlib.contextmanager
+def tensor_cores(device: torch.device) -> Iterator[None]:
+    """Have a graphics card multiply matrices as it convolves: from float32 rounded to ten bits, summed in float32.
+
+    For features, whose random weights mean nothing to the last digit; not for a kernel that is to be inverted. On a
+    processor nothing changes.
+    """
+    before = torch.get_float32_matmul_precision()
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
