@@ -25,8 +25,21 @@ def test_the_ladder_is_the_one_on_file():
     recipes = [[row["idea"], figure(row["accuracy"]), row["taken_up"] or ""] for row in LOG["recipes"]]
     assert table(["idea", "epsilon", "accuracy", "beside", "taken up in"], ideas) in PAGE
     assert table(["recipe", "accuracy", "taken up in"], recipes) in PAGE
+    smoothness = [
+        [
+            row["data"],
+            f"{row['epsilon']}",
+            "yes" if row["pool"] else "no",
+            row["smoothness"],
+            figure(row["accuracy"]),
+            row["taken_up"] or "",
+        ]
+        for row in LOG["smoothness"]
+    ]
+    columns = ["data", "epsilon", "pool", "smoothness", "accuracy", "taken up in"]
+    assert table(columns, smoothness) in PAGE
 
 
 def test_the_ladder_says_that_it_is_no_result():
     assert "not results" in LOG["note"]
-    assert "never on test records" in LOG["note"]
+    assert all("never on test records" in LOG[note] for note in ("note", "smoothness_note"))
