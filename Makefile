@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 DEMO := demo-release
 
-.PHONY: install demo test lint types layers schema tables clean
+.PHONY: install demo test test-browser lint types layers schema tables clean
 
 install: $(STAMP)
 
@@ -14,7 +14,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "privset needs Python 3.11 or newer; say where it is: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --group test --editable ".[hub]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --group test --editable ".[hub,tensorboard]"
 	@touch $(STAMP)
 
 # A passive wait: on busy cores torch's threads otherwise spend their time waiting for each other.
@@ -30,6 +30,14 @@ demo: install
 test: export OMP_NUM_THREADS = 1
 test: install
 	$(BIN)/python -m pytest --numprocesses 2
+
+# The report, in Debian's chromium; installs that (as root, or with sudo), axe-core and Playwright where they are missing.
+test-browser: export CHROMIUM ?= /usr/bin/chromium
+test-browser: export AXE = .browser/node_modules/axe-core/axe.min.js
+test-browser: export OMP_NUM_THREADS = 1
+test-browser: install
+	tests/browser/install $(BIN)/python $(CHROMIUM) .browser
+	$(BIN)/python -m pytest tests/browser
 
 lint: install
 	$(BIN)/ruff check .
@@ -48,4 +56,4 @@ tables: install
 	$(BIN)/python -m privset.studies.tables README.md docs/methods/moments.md
 
 clean:
-	rm -rf .venv $(DEMO) $(DEMO).ledger.jsonl
+	rm -rf .venv .browser $(DEMO) $(DEMO).ledger.jsonl

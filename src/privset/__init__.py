@@ -24,6 +24,7 @@ from privset.data import load as load_data
 from privset.errors import BudgetError, ConfigError, DataError, PrivsetError, ReleaseError
 from privset.evaluation import RECIPES, Evaluation, evaluate_noise, evaluate_real
 from privset.evaluation import evaluate_release as evaluate
+from privset.exports import export
 from privset.facts import PublicFacts
 from privset.methods import (
     METHODS,
@@ -39,7 +40,7 @@ from privset.methods import (
     Psg,
     PsgConfig,
 )
-from privset.observer import Observer
+from privset.observer import Glimpse, Observer, Observers
 from privset.pipeline import distil, generate, measure, plan
 from privset.privacy import BudgetExceeded, NoiseSource, PrivacyBudget, Tally, seeded_noise
 from privset.release import (
@@ -67,6 +68,7 @@ __all__ = [
     "DpMerfConfig",
     "Evaluation",
     "Execution",
+    "Glimpse",
     "MeasuringMethod",
     "Method",
     "MethodConfig",
@@ -74,6 +76,7 @@ __all__ = [
     "MomentsConfig",
     "NoiseSource",
     "Observer",
+    "Observers",
     "Plan",
     "PrivacyBudget",
     "PrivsetError",
@@ -92,6 +95,7 @@ __all__ = [
     "evaluate",
     "evaluate_noise",
     "evaluate_real",
+    "export",
     "facts_of",
     "generate",
     "load",

@@ -72,10 +72,15 @@ def normalise(images: Tensor, facts: PublicFacts, dtype: torch.dtype = torch.flo
     return (pixels - mean) / std
 
 
+def scale(images: Tensor, facts: PublicFacts) -> Tensor:
+    """Normalised floats ``[..., c, h, w]`` -> floats on the scale where pixels lie in [0, 1]; nothing is cut."""
+    mean, std = _constants(facts, images)
+    return images * std + mean
+
+
 def denormalise(images: Tensor, facts: PublicFacts) -> Tensor:
     """Normalised floats ``[..., c, h, w]`` -> 8-bit pixels, rounded and cut to the range 0..255."""
-    mean, std = _constants(facts, images)
-    return ((images * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
+    return (scale(images, facts) * 255).round().clamp(0, 255).to(torch.uint8)
 
 
 def pixel_range(facts: PublicFacts, like: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Glimpse:
+    """A set as it forms: normalised images ``[m, c, h, w]`` and labels ``[m]``; the next step changes them in place.
+
+    Attributes:
+        images: On whatever device they are.
+        labels: Likewise.
+        values: Figures worth a curve, by name; numbers, or tensors ``[]``.
+    """
+
+    images: Tensor
+    labels: Tensor
+    values: Mapping[str, Tensor | float] = dataclasses.field(default_factory=dict)
+
 
 class Observer:
     """Receives progress and does nothing with it; the command line draws bars, tests count.
@@ -16,3 +38,41 @@ class Observer:
 
     def step(self, count: int = 1, **values: float) -> None:
         """``count`` steps of the current phase are done; ``values`` are figures worth showing."""
+
+    def spent(self, epsilon: float, budget: float) -> None:
+        """All charges so far cost ``epsilon`` of ``budget``; what they paid for may be asked from now on."""
+
+    def show(self, look: Callable[[], Glimpse]) -> None:
+        """The set has changed, and ``look`` shows it; called at every step, so look now and then only.
+
+        To look costs a copy from the device, which a graphics card has to stop for. What is seen must be made of noisy
+        answers that were charged and of public randomness, like the finished set, of which it is then a part that was
+        paid for; so it is with every method here. One that also keeps private state must not show that.
+        """
+
+
+class Observers(Observer):
+    """Several observers that are told the same."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def phase(self, name: str, total: int) -> None:
+        """Tell all of them."""
+        for observer in self._observers:
+            observer.phase(name, total)
+
+    def step(self, count: int = 1, **values: float) -> None:
+        """Tell all of them."""
+        for observer in self._observers:
+            observer.step(count, **values)
+
+    def spent(self, epsilon: float, budget: float) -> None:
+        """Tell all of them."""
+        for observer in self._observers:
+            observer.spent(epsilon, budget)
+
+    def show(self, look: Callable[[], Glimpse]) -> None:
+        """Let all of them look."""
+        for observer in self._observers:
+            observer.show(look)

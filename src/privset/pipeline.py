@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from privset import data as data_room
 from privset.data.records import Dataset, Records
-from privset.errors import BudgetError, ConfigError, ReleaseError
+from privset.errors import BudgetError, ConfigError
 from privset.facts import PublicFacts
 from privset.methods import (
     Execution,
@@ -47,10 +47,11 @@ from privset.release import (
     Unfinished,
     certify,
     certify_distilled,
+    configuration,
     load,
     load_statistics,
+    require_verified,
     save,
-    verify,
 )
 from privset.release.certificate import plain
 from privset.release.software import deciding_versions
@@ -110,7 +111,7 @@ def generate(
     job = _Job.prepare(data, method or _default(execution), budget, Path(out), noise, execution, observer, tally)
     if not isinstance(job.method, MeasuringMethod):
         job.out.parent.mkdir(parents=True, exist_ok=True)
-        ledger = Ledger(budget, ledger_beside(job.out))
+        ledger = Ledger(budget, ledger_beside(job.out), job.observer)
         synthesis = job.method.run(job.curator(ledger), job.planned, execution=job.execution, observer=job.observer)
         return job.publish_set(synthesis, ledger)
     with Unfinished(job.out, job.identity("generate")) as work:
@@ -175,9 +176,7 @@ def distil(
     out, started = Path(out), time.perf_counter()
     check_free(out, resumable=True)
     folder = source.path if isinstance(source, StatisticsRelease) else Path(source)
-    bad = [f"{check.name}: {check.detail}" for check in verify(folder).failures]
-    if bad:
-        raise ReleaseError(f"{folder} is not what it claims to be, so nothing is made from it ({'; '.join(bad)})")
+    require_verified(folder, "made from it")
     source = load_statistics(folder)
     measured, certificate = source.measured(), source.certificate
     _check_kinds(type(measured.config), settings)
@@ -192,8 +191,12 @@ def distil(
         synthesis = method.distil(measured, execution=execution, observer=observer, checkpoint=work.checkpoint)
         made = SyntheticSet.from_synthesis(synthesis, measured.facts)
         ledger = source.path / LEDGER_FILE if LEDGER_FILE in certificate.files else None
+        config_file = configuration.of_distillation(identity["settings"])
         seconds = time.perf_counter() - started
-        save(out, made, certify_distilled(certificate, method.config, made, ledger=ledger, seconds=seconds), ledger)
+        issued = certify_distilled(
+            certificate, method.config, made, ledger=ledger, seconds=seconds, config_file=config_file
+        )
+        save(out, made, issued, ledger, config_file)
     return load(out)
 
 
@@ -252,7 +255,7 @@ class _Job:
 
     def measure(self, method: MeasuringMethod[Any], work: Unfinished) -> tuple[Measured[Any], Ledger]:
         """Ask what has not been answered yet; what has is taken from the work folder."""
-        ledger, kept = take_up(self.planned.budget, work.ledger, work.folder)
+        ledger, kept = take_up(self.planned.budget, work.ledger, work.folder, self.observer)
         curator = self.curator(ledger, kept=kept)
         return method.measure(curator, self.planned, execution=self.execution, observer=self.observer), ledger
 
@@ -283,8 +286,11 @@ class _Job:
                 f"{planned.method} asked other questions than it planned: {ledger.events} instead of {planned.events}. "
                 f"Nothing is released; what was charged is in {path}. This is a bug: please report it."
             )
+        holding = "set" if isinstance(content, SyntheticSet) else "statistics"
+        config_file = configuration.of_plan(planned, holding, self.dataset.reading)
         seconds = time.perf_counter() - self.started
-        save(self.out, content, certify(planned, content, self.noise.kind, ledger=path, seconds=seconds), path)
+        issued = certify(planned, content, self.noise.kind, ledger=path, seconds=seconds, config_file=config_file)
+        save(self.out, content, issued, path, config_file)
         path.unlink()  # its copy in the release is durable by now
 
 

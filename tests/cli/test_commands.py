@@ -40,7 +40,7 @@ def release(tmp_path_factory):
     return out
 
 
-COMMANDS = ["datasets", "methods", "plan", "generate", "measure", "distil", "evaluate", "verify"]
+COMMANDS = ["datasets", "methods", "plan", "generate", "measure", "distil", "evaluate", "verify", "export", "report"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -136,6 +136,9 @@ def test_plan_prints_the_published_noise_and_reads_no_data(
         ("distil", "Missing"),
         ("verify nowhere", "nowhere is not a folder"),
         ("evaluate nowhere --data digits", "nowhere is not a folder"),
+        ("export nowhere --to png", "nowhere is not a folder"),
+        ("export nowhere --to jpeg", "jpeg"),
+        ("export nowhere", "Missing"),
     ],
 )
 def test_what_cannot_work_is_refused_with_a_sentence(call, monkeypatch, tmp_path, words, sentence):

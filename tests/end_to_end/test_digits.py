@@ -25,6 +25,7 @@ def test_a_set_made_from_digits_teaches_what_noise_does_not(tmp_path):
     assert sorted(path.name for path in (tmp_path / "set").iterdir()) == [
         "README.md",
         "certificate.json",
+        "config.toml",
         "ledger.jsonl",
         "preview.png",
         "set.safetensors",

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from privset.data.records import Dataset
+from privset.errors import DataError
 from privset.evaluation import scores
 from privset.evaluation.recipes import quick
 from privset.evaluation.scores import Evaluation, confusion
@@ -48,6 +49,30 @@ def test_json() -> None:
     assert written["recipe"] == "quick"
     assert written["recipe_settings"]["epochs"] == 300
     assert written["seeds"] == [1, 2, 3]
+
+
+def test_what_was_written_is_read_again() -> None:
+    written = json.loads(json.dumps(evaluation().to_json()))
+    assert Evaluation.from_json(written) == evaluation()
+    # Numbers that follow from others are computed, not believed.
+    written["accuracy"]["mean"] = written["class_accuracy"][0] = 100.0
+    assert Evaluation.from_json(written).mean == pytest.approx(80)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"confusion": [[1, 2, 3], [4, 5, 6]]}, "confusion: not counts of 3 by 3 classes"),
+        ({"confusion": [[1, 2, 3], [4, 5, 6], [7, 8, -9]]}, "confusion"),
+        ({"accuracy": {"runs": [-1]}}, "accuracy: not percentages"),
+        ({"accuracy": [80]}, "not an object"),
+        ({"seeds": ["one"]}, "seeds.0: "),
+        ({"recipe_settings": {"name": "x", "epochs": 0, "full_rate_epochs": 0, "augment": True}}, "at least 1"),
+    ],
+)
+def test_what_is_no_evaluation_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        Evaluation.from_json(evaluation().to_json() | changes)
 
 
 class Brightness(nn.Module):

@@ -4,6 +4,7 @@ import os
 import pytest
 
 from privset.errors import BudgetError, ReleaseError
+from privset.observer import Observer
 from privset.privacy import BudgetExceeded, GaussianEvent, Ledger, PrivacyBudget
 from privset.privacy.ledger import read
 
@@ -28,6 +29,27 @@ def test_a_charge_is_synced_before_it_returns(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", synced.append)
     Ledger(BUDGET, tmp_path / "ledger.jsonl").charge(EVENT)
     assert len(synced) == 2  # the file, and the folder that holds its name
+
+
+def test_what_is_spent_is_told_once_it_is_on_disk(tmp_path):
+    path, told = tmp_path / "ledger.jsonl", []
+
+    class Listener(Observer):
+        def spent(self, epsilon, budget):
+            told.append((len(path.read_text().splitlines()) - 1, epsilon, budget))
+            if len(told) == 2:
+                raise KeyboardInterrupt
+
+    ledger = Ledger(BUDGET, path, Listener())
+    ledger.charge(EVENT)
+    with pytest.raises(KeyboardInterrupt):
+        ledger.charge(EVENT)
+    assert [charges for charges, _, _ in told] == [1, 2]
+    assert told[0][1] < told[1][1] <= told[0][2] == BUDGET.epsilon
+    assert read(path)[1] == ledger.events  # whatever an observer does, what is charged stays charged
+    assert ledger.events[0].count == 2
+    Ledger.reopened(BUDGET, path, Listener())
+    assert told[2] == told[1]
 
 
 def test_a_charge_past_the_budget_is_refused_and_not_written(tmp_path):

@@ -10,7 +10,7 @@ import torch
 
 from privset.errors import ReleaseError
 from privset.methods.method import Plan
-from privset.release import artefact, check_writable, load, save, verify
+from privset.release import check_writable, folder, load, save, verify
 
 
 def test_round_trip(release: Path, workshop: Any) -> None:
@@ -86,13 +86,13 @@ def test_interrupted_writing_leaves_no_release(
 ) -> None:
     written: list[Path] = []
 
-    def write(path: Path, content: bytes) -> None:
+    def write(path: Path, content: bytes, durable: bool) -> None:
         if len(written) == files_before:
             raise Killed
         written.append(path)
         path.write_bytes(content)
 
-    monkeypatch.setattr(artefact, "_write_durably", write)
+    monkeypatch.setattr(folder, "_write", write)
     # A killed process does not tidy up either.
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
     with pytest.raises(Killed):
@@ -108,11 +108,11 @@ def test_interrupted_writing_leaves_no_release(
 def test_full_disk_is_a_sentence_and_leaves_nothing(
     tmp_path: Path, plan: Plan, workshop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, content: bytes) -> None:
+    def full(path: Path, content: bytes, durable: bool) -> None:
         path.touch()
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(artefact, "_write_durably", full)
+    monkeypatch.setattr(folder, "_write", full)
     with pytest.raises(ReleaseError, match="No space left on device"):
         workshop.publish(tmp_path / "set", plan)
     assert [path.name for path in tmp_path.iterdir()] == ["set.ledger"]
@@ -121,8 +121,8 @@ def test_full_disk_is_a_sentence_and_leaves_nothing(
 def test_finished_release_is_kept_if_its_name_is_taken_meanwhile(
     tmp_path: Path, plan: Plan, workshop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(artefact, "check_writable", lambda folder: (folder.mkdir(), (folder / "x").touch()))
-    with pytest.raises(ReleaseError, match=r"the complete release is in .*\.set\.partial-"):
+    monkeypatch.setattr(folder, "check_writable", lambda at: (at.mkdir(), (at / "x").touch()))
+    with pytest.raises(ReleaseError, match=r"complete in .*\.set\.partial-"):
         workshop.publish(tmp_path / "set", plan)
 
     (kept,) = tmp_path.glob(".*")

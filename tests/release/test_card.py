@@ -12,7 +12,7 @@ import pytest
 
 from privset.methods.method import Plan
 from privset.release import NOT_ACCOUNTED, load
-from privset.release.card import _escape
+from privset.release.card import escape
 
 
 def card_of(folder: Path) -> str:
@@ -83,7 +83,7 @@ def test_names_cannot_pretend_to_be_markup(tmp_path: Path, workshop: Any) -> Non
     front = text.split("---\n")[1].splitlines()[0]
     assert json.loads(front.removeprefix("pretty_name: ")) == f"Synthetic images in place of {name}"
     assert r"\<b\> (4), a\|b (4), été" in text
-    assert _escape("plain words, e^2.5 (yes)") == "plain words, e^2.5 (yes)"
+    assert escape("plain words, e^2.5 (yes)") == "plain words, e^2.5 (yes)"
 
 
 @contextlib.contextmanager

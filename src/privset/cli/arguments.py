@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
 import tyro
 
 from privset import data, methods
+from privset.cli.config import ConfigFile
 from privset.data.records import Dataset
 from privset.facts import PublicFacts
 from privset.methods import MethodConfig
@@ -75,6 +76,8 @@ class PlanArguments(Generic[Config]):
     """Which of the method's settings to start from; by default the one for the device."""
     settings: tyro.conf.OmitArgPrefixes[Config]
     reading: tyro.conf.OmitArgPrefixes[DataArguments] = dataclasses.field(default_factory=DataArguments)
+    config: Path | None = None
+    """TOML file with any of these options, such as the config.toml of a release; the command line wins over it."""
     json: bool = False
     """Print one JSON object."""
 
@@ -93,14 +96,25 @@ def parse(kind: Any, arguments: Sequence[str], program: str, **options: Any) -> 
     return tyro.cli(kind, args=list(arguments), prog=program, config=(tyro.conf.FlagCreatePairsOff,), **options)
 
 
-def parse_planned(kind: Any, arguments: Sequence[str], program: str, **required: Any) -> Any:
-    """Like `parse`, for a command whose settings start from a method's preset."""
+def parse_planned(
+    kind: Any, arguments: Sequence[str], program: str, elsewhere: Collection[str] = (), **required: Any
+) -> Any:
+    """Like `parse`, for a command whose settings start from a method's preset, and may come from a file.
+
+    Args:
+        kind: The data class of its arguments.
+        arguments: As typed.
+        program: The command.
+        elsewhere: Options that a file may have although this command does not.
+        required: More arguments that have no default.
+    """
+    file = ConfigFile.named_in(arguments)
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    first.add_argument("--method", default=methods.DEFAULT)
-    first.add_argument("--preset")
-    first.add_argument("--device", default="cpu")
-    first.add_argument("--epsilon", default="10")
-    first.add_argument("--per-class", "--per_class", default=str(DEFAULT_PER_CLASS))
+    first.add_argument("--method", default=file.get("method", methods.DEFAULT))
+    first.add_argument("--preset", default=file.get("preset", "") or None)
+    first.add_argument("--device", default=file.get("device", "cpu"))
+    first.add_argument("--epsilon", default=file.get("epsilon", "10"))
+    first.add_argument("--per-class", "--per_class", default=file.get("per-class", str(DEFAULT_PER_CLASS)))
     try:
         found, _ = first.parse_known_args(list(arguments))
         epsilon, per_class = float(found.epsilon), int(found.per_class)
@@ -118,4 +132,5 @@ def parse_planned(kind: Any, arguments: Sequence[str], program: str, **required:
         settings=settings,
         **required,
     )
+    default = file.apply(default, f"{program} --method {found.method}", elsewhere)
     return parse(kind[chosen.config_type], arguments, program, default=default)

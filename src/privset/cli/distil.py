@@ -13,7 +13,10 @@ import tyro
 from privset import pipeline
 from privset.cli import console
 from privset.cli.arguments import DEFAULT_PER_CLASS, Config, parse
+from privset.cli.config import ConfigFile
 from privset.cli.generate import show_set
+from privset.cli.tensorboard import require_tensorboard
+from privset.cli.watching import watched
 from privset.methods import DEFAULT, Execution, MethodConfig, get
 from privset.release import load_statistics
 from privset.release.certificate import FILE as CERTIFICATE_FILE
@@ -34,16 +37,22 @@ class DistilArguments(Generic[Config]):
     settings: tyro.conf.OmitArgPrefixes[Config]
     device: str = "cpu"
     """cpu, cuda or cuda:N."""
+    tensorboard: Path | None = None
+    """Folder to write curves and previews to as they form, for TensorBoard (pip install 'privset[tensorboard]')."""
+    config: Path | None = None
+    """TOML file with any of these options, such as the config.toml of a set; the command line wins over it."""
     json: bool = False
     """Print one JSON object."""
 
 
 def distil(arguments: Sequence[str]) -> int:
     """Make a synthetic set from statistics, without data and for free."""
-    found = _statistics(arguments)
+    file = ConfigFile.named_in(arguments)
+    found = _statistics([*arguments, *([file.get("statistics", "")] if "statistics" in file.values else [])])
     source = None if found is None else load_statistics(found)
     settings = _defaults() if source is None else source.measured().config
     default = DistilArguments(statistics=tyro.MISSING, out=tyro.MISSING, settings=settings)
+    default = file.apply(default, "privset distil")
     parsed = parse(DistilArguments[type(settings)], arguments, "privset distil", default=default)
     source = load_statistics(parsed.statistics) if source is None or found != parsed.statistics else source
     execution = Execution(device=parsed.device)
@@ -53,10 +62,12 @@ def distil(arguments: Sequence[str]) -> int:
             f"These statistics were measured with torch {theirs}, and this is {ours}: should it make other networks "
             "from the same seed, the set will be of no use. If so, distil with that version."
         )
-    with console.Bars() as bars:
-        release = pipeline.distil(
-            source, out=parsed.out, execution=execution, observer=bars, **dataclasses.asdict(parsed.settings)
-        )
+    if parsed.tensorboard is not None:
+        require_tensorboard()
+    pipeline.check_free(parsed.out, resumable=True)
+    facts, settings = source.certificate.public_facts(), dataclasses.asdict(parsed.settings)
+    with console.Bars() as bars, watched(bars, parsed.out, facts, parsed.tensorboard) as observer:
+        release = pipeline.distil(source, out=parsed.out, execution=execution, observer=observer, **settings)
     show_set(release, parsed.json)
     return 0
 

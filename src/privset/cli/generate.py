@@ -13,6 +13,8 @@ from privset import pipeline
 from privset.cli import console
 from privset.cli.arguments import Config, PlanArguments, parse_planned
 from privset.cli.plan import describe
+from privset.cli.tensorboard import require_tensorboard
+from privset.cli.watching import watched
 from privset.methods import Execution, MeasuringMethod, require_measuring
 from privset.privacy import NoiseSource, Tally
 from privset.release import Release, StatisticsRelease
@@ -29,6 +31,8 @@ class GenerateArguments(PlanArguments[Config]):
     execution: tyro.conf.OmitArgPrefixes[Execution] = dataclasses.field(default_factory=Execution)
     noise_seed: int | None = None
     """Make the noise repeatable, for tests and studies: the release then says that it is NOT private."""
+    tensorboard: Path | None = None
+    """Folder to write curves and previews to as they form, for TensorBoard (pip install 'privset[tensorboard]')."""
 
 
 def generate(arguments: Sequence[str]) -> int:
@@ -46,6 +50,8 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
     if measuring:
         require_measuring(type(method))
     noise = NoiseSource(parsed.noise_seed)
+    if parsed.tensorboard is not None:
+        require_tensorboard()
     # Before the data is read: that may take a while.
     pipeline.check_free(parsed.out, resumable=isinstance(method, MeasuringMethod))
     with console.Bars() as bars:
@@ -54,16 +60,17 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
         planned = pipeline.plan(dataset.facts, method=method, budget=budget)
         if not parsed.json:
             console.show(describe(planned, measuring=measuring))
-        release = make(
-            dataset,
-            method=method,
-            budget=budget,
-            out=parsed.out,
-            noise=noise,
-            execution=parsed.execution,
-            observer=bars,
-            tally=tally,
-        )
+        with watched(bars, parsed.out, dataset.facts, parsed.tensorboard) as observer:
+            release = make(
+                dataset,
+                method=method,
+                budget=budget,
+                out=parsed.out,
+                noise=noise,
+                execution=parsed.execution,
+                observer=observer,
+                tally=tally,
+            )
     if tally.not_finite:
         console.warn(
             f"For the data holder only, not to be published: {tally.not_finite:,} contribution(s) were not finite and "

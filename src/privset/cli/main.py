@@ -6,14 +6,17 @@ import sys
 from collections.abc import Callable, Sequence
 
 from privset.cli import console
+from privset.cli.completion import completion
 from privset.cli.datasets import datasets
 from privset.cli.distil import distil
 from privset.cli.evaluate import evaluate
+from privset.cli.export import export
 from privset.cli.generate import generate
 from privset.cli.measure import measure
 from privset.cli.memory import keep_freed_memory
 from privset.cli.methods import methods
 from privset.cli.plan import plan
+from privset.cli.report import report
 from privset.cli.study import study
 from privset.cli.verify import verify
 from privset.errors import PrivsetError
@@ -28,7 +31,10 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "distil": distil,
     "evaluate": evaluate,
     "verify": verify,
+    "export": export,
+    "report": report,
     "study": study,
+    "completion": completion,
 }
 
 
@@ -60,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def overview() -> str:
     """One line a command."""
-    lines = [f"  privset {name:<9} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
+    lines = [f"  privset {name:<10} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
     return "\n".join(
         [
             "privset: a small synthetic set in place of private images, with a differential-privacy guarantee.",

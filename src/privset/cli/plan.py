@@ -13,6 +13,9 @@ from privset.methods import Plan
 from privset.privacy.budget import RELATION
 from privset.release.statement import rounded_up
 
+_OF_A_RUN = ("out", "chunk", "noise-seed", "tensorboard")
+"""Options of `privset generate` that cost nothing: a file that is written for a run can be planned as it is."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DevicePlanArguments(PlanArguments[Config]):
@@ -28,7 +31,7 @@ class DevicePlanArguments(PlanArguments[Config]):
 
 def plan(arguments: Sequence[str]) -> int:
     """What a method would ask and what it would cost; looks at no image."""
-    parsed = parse_planned(DevicePlanArguments, arguments, "privset plan")
+    parsed = parse_planned(DevicePlanArguments, arguments, "privset plan", elsewhere=_OF_A_RUN)
     budget, method = parsed.budget, parsed.make_method()
     with console.Bars() as bars:
         facts = parsed.reading.facts(parsed.data, bars)

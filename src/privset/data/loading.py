@@ -66,7 +66,8 @@ def load(
         train, test = split(train, test_fraction)
     if test is not None:
         check_unseen(train.labels, test.labels, facts.classes, str(data))
-    return Dataset(facts, train, test)
+    named = {"data": data} if isinstance(data, str) and data in catalogue.SETS else {}
+    return Dataset(facts, train, test, named | options.chosen)
 
 
 def facts_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from privset.errors import ConfigError
 
@@ -45,6 +46,12 @@ class ReadingOptions:
                 raise ConfigError(f"{name} must be one finite number, or one for each channel, not {values}")
         if self.std is not None and min(self.std) <= 0:
             raise ConfigError(f"std must be positive, not {self.std}")
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The options that are not as they would be by default, by name."""
+        given = {field.name: (getattr(self, field.name), field.default) for field in dataclasses.fields(self)}
+        return {name: value for name, (value, default) in given.items() if value != default}
 
     @property
     def fixes_form(self) -> bool:

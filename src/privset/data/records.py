@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,11 +43,20 @@ class Records:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Dataset:
-    """A data set as loaded: public facts, private training records, and the test split if there is one."""
+    """A data set as loaded: public facts, private training records, and the test split if there is one.
+
+    Attributes:
+        facts: What is public about it.
+        train: The private records.
+        test: The test split, if there is one.
+        reading: How it was read, all of it public: options by name, and ``data`` if it has a name in the catalogue. No
+            path is in it.
+    """
 
     facts: PublicFacts
     train: Records
     test: Records | None
+    reading: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for split in (self.train, self.test):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import statistics
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from privset.data.records import Records
+from privset.errors import ConfigError, DataError
 from privset.evaluation.recipes import Recipe
 from privset.facts import PublicFacts, normalise
 from privset.networks.fused import fused
@@ -84,6 +87,36 @@ class Evaluation:
             "seconds": self.seconds,
             "device": self.device,
         }
+
+    @classmethod
+    def from_json(cls, document: Any) -> Evaluation:
+        """What `to_json` wrote, read with suspicion: mean, deviation and shares are computed again, not believed.
+
+        Raises:
+            DataError: It is something else, and where.
+        """
+        try:
+            written = {name: document[name] for name in _WRITTEN_AS_THEY_ARE}
+            written |= {"recipe": document["recipe_settings"], "accuracies": document["accuracy"]["runs"]}
+            found = TypeAdapter(cls).validate_json(json.dumps(written))
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            raise DataError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from error
+        except KeyError as error:
+            raise DataError(f"{error} is missing") from error
+        except (ConfigError, TypeError) as error:
+            raise DataError(str(error) if isinstance(error, ConfigError) else "not an object") from error
+        size = len(found.classes)
+        if [len(row) for row in found.confusion] != [size] * size or min(map(min, found.confusion), default=0) < 0:
+            raise DataError(f"confusion: not counts of {size} by {size} classes")
+        if not found.accuracies or not all(0 <= accuracy <= 100 for accuracy in found.accuracies):
+            raise DataError("accuracy: not percentages")
+        return found
+
+
+_WRITTEN_AS_THEY_ARE = tuple(
+    field.name for field in dataclasses.fields(Evaluation) if field.name not in ("recipe", "accuracies")
+)
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import safetensors
 import safetensors.torch
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from privset.errors import ConfigError
-from privset.observer import Observer
+from privset.observer import Glimpse, Observer
 
 
 class Checkpoint:
@@ -53,7 +53,12 @@ class Stages:
                 raise _useless(error) from error
 
     def loop(
-        self, name: str, total: int, tensors: Mapping[str, Tensor], outcome: Collection[str] | None = None
+        self,
+        name: str,
+        total: int,
+        tensors: Mapping[str, Tensor],
+        outcome: Collection[str] | None = None,
+        look: Callable[[], Glimpse] | None = None,
     ) -> Iterator[int]:
         """The numbers of the steps of this loop that are left to do.
 
@@ -64,6 +69,7 @@ class Stages:
                 earlier state.
             outcome: Names of those that are needed after the loop: of one that has ended only these are kept, and
                 taken up. By default all.
+            look: Shows the set as it is after a step; must not change it, nor use the generator.
         """
         self._observer.phase(name, total)
         results = {key: value for key, value in tensors.items() if outcome is None or key in outcome}
@@ -80,6 +86,8 @@ class Stages:
                 self._keep(name, step + 1, results if last else tensors)
                 kept = time.monotonic()
             self._observer.step()
+            if look is not None:
+                self._observer.show(look)
 
     def _pause(self) -> float:
         """Seconds from one state to the next: keeping them is to take no more than a twentieth of the time."""

@@ -23,7 +23,7 @@ from privset.methods.method import Execution, MethodConfig, Plan, Synthesis, req
 from privset.networks.features import waves_of
 from privset.networks.generators import UpsamplingGenerator, draw_codes
 from privset.networks.recording import recorded, sent
-from privset.observer import Observer
+from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion, calibrate
 from privset.privacy.accounting import LEAST_NOISE
 
@@ -32,6 +32,8 @@ _SQUARED_BANDWIDTHS = {"mnist": 105 / 784, "fashion-mnist": 127 / 784}
 
 _AT_ONCE = 1000
 """Images drawn from a trained generator at a time."""
+_SHOWN = 10
+"""Images a class that are shown while it is trained."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -158,10 +160,21 @@ class DpMerf(MeasuringMethod[DpMerfConfig]):
             adam.step(torch.autograd.grad(loss, weights))
             return loss.detach()
 
+        def look() -> Glimpse:
+            # The same codes each time, and not from the stream of the training.
+            labels = torch.arange(classes).repeat_interleave(min(config.per_class, _SHOWN))
+            shown = draw_codes(labels, classes=classes, length=config.code, generator=torch.Generator().manual_seed(0))
+            network.eval()
+            with torch.no_grad():
+                pixels = network(shown.to(device))
+            network.train()
+            return Glimpse(torch.lerp(*pixel_range(facts, pixels), pixels), labels, {"loss": loss})
+
         take, tensors = recorded(step, device), network.state_dict() | adam.tensors
-        for number in Stages(random, checkpoint, observer).loop("training a generator", config.steps, tensors):
+        stages, loss = Stages(random, checkpoint, observer), torch.zeros(())
+        for number in stages.loop("training a generator", config.steps, tensors, look=look):
             adam.set_rate(config.rate * 0.9 ** (5 * number // config.steps))
-            take(codes(torch.randint(classes, (config.batch_size,), generator=random)))
+            loss = take(codes(torch.randint(classes, (config.batch_size,), generator=random)))
 
         labels = torch.arange(classes).repeat_interleave(config.per_class)
         network.eval()

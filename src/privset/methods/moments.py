@@ -29,7 +29,7 @@ from privset.networks.features import RandomFeatures, WaveLift, look, random_vie
 from privset.networks.precision import tensor_cores
 from privset.networks.recording import recorded, sent
 from privset.networks.stacking import Stack
-from privset.observer import Observer
+from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion, calibrate
 
 
@@ -222,9 +222,11 @@ class Moments(MeasuringMethod[MomentsConfig]):
             return distance
 
         take = recorded(step, matching.device)
-        for number in stages.loop(name, config.steps, descent.tensors, outcome=("average",)):
+        labels, distance = matching.labels(per_class), torch.zeros(())
+        seen = lambda: Glimpse(descent.average, labels, {"distance": distance})  # noqa: E731 - the latest distance
+        for number in stages.loop(name, config.steps, descent.tensors, outcome=("average",), look=seen):
             descent.set_rate(cosine(config.image_rate, number, config.steps))
-            take(matching.choose(networks, generator))
+            distance = take(matching.choose(networks, generator))
         return descent.average
 
     def _refine(
@@ -266,13 +268,15 @@ class Moments(MeasuringMethod[MomentsConfig]):
             return error
 
         take = recorded(step, matching.device)
-        for number in stages.loop("refining", config.refining_steps, descent.tensors, outcome=("average",)):
-            descent.set_rate(cosine(0.4 * config.image_rate, number, config.refining_steps))
+        total, error = config.refining_steps, torch.zeros(())
+        seen = lambda: Glimpse(descent.average, labels, {"error": error})  # noqa: E731 - the latest error
+        for number in stages.loop("refining", total, descent.tensors, outcome=("average",), look=seen):
+            descent.set_rate(cosine(0.4 * config.image_rate, number, total))
             matched = matching.choose(networks, generator)
             examples = torch.randint(len(pool), (min(500, len(pool)),), generator=generator)
             view = random_views(1, generator)
             network = torch.randint(len(trained), (1,), generator=generator)
-            take(matched, *(sent(drawn, matching.device) for drawn in (network, examples, view)))
+            error = take(matched, *(sent(drawn, matching.device) for drawn in (network, examples, view)))
         return descent.average
 
 

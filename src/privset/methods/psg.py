@@ -21,7 +21,7 @@ from privset.errors import ConfigError
 from privset.facts import PublicFacts, pixel_range
 from privset.methods.matching import row_cosine_distance
 from privset.methods.method import Execution, Method, MethodConfig, Plan, Synthesis, require, require_at_least_one
-from privset.observer import Observer
+from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, GradientQuestion, PrivacyBudget, calibrate
 from privset.privacy.accounting import LEAST_NOISE
 
@@ -205,6 +205,7 @@ class Psg(Method[PsgConfig]):
                         with torch.no_grad():
                             images.copy_(images.clamp(low, high))
                     observer.step(distance=float(distance.detach()))
+                    observer.show(lambda: Glimpse(images.detach(), labels))  # made of charged answers alone
         return Synthesis(images.detach().cpu(), labels.cpu(), keep_floats=config.keep_floats)
 
 

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from privset.errors import BudgetError
+from privset.observer import Observer
 from privset.privacy.budget import PrivacyBudget
 from privset.privacy.ledger import Ledger, sync_folder
 
@@ -109,7 +110,9 @@ class KeptAnswers:
         self._digests = digests
 
 
-def take_up(budget: PrivacyBudget, ledger_path: Path, folder: Path) -> tuple[Ledger, KeptAnswers]:
+def take_up(
+    budget: PrivacyBudget, ledger_path: Path, folder: Path, observer: Observer | None = None
+) -> tuple[Ledger, KeptAnswers]:
     """Ledger and answers of a run, as far as it got; both empty for one that is new.
 
     They are opened together because only together they are sound: the charges on file pay for the answers on
@@ -118,7 +121,7 @@ def take_up(budget: PrivacyBudget, ledger_path: Path, folder: Path) -> tuple[Led
     Raises:
         BudgetError: There are answers that nothing on file paid for, or the ledger is for another budget.
     """
-    kept, ledger = KeptAnswers(folder), Ledger.reopened(budget, ledger_path)
+    kept, ledger = KeptAnswers(folder), Ledger.reopened(budget, ledger_path, observer)
     if len(kept) > sum(event.count for event in ledger.events):
         raise BudgetError(
             f"{folder} holds {len(kept)} answer(s), more than {ledger_path} was charged for; put the ledger back, or "

@@ -14,6 +14,7 @@ import os
 from pathlib import Path
 
 from privset.errors import BudgetError, ReleaseError
+from privset.observer import Observer
 from privset.privacy.accounting import GaussianEvent, merge, spend
 from privset.privacy.budget import RELATION, PrivacyBudget
 
@@ -35,14 +36,15 @@ class Ledger:
     privset.privacy.ledger.BudgetExceeded: ... would bring the cost to epsilon 4.38, past the budget of 1...
     """
 
-    def __init__(self, budget: PrivacyBudget, path: Path | None = None) -> None:
+    def __init__(self, budget: PrivacyBudget, path: Path | None = None, observer: Observer | None = None) -> None:
         self.budget = budget
         self.path = path
+        self._observer = observer or Observer()  # told what is spent: a function of the charges, not of a record
         self._events: tuple[GaussianEvent, ...] = ()
         self._carried: dict[GaussianEvent, int] = {}
 
     @classmethod
-    def reopened(cls, budget: PrivacyBudget, path: Path) -> Ledger:
+    def reopened(cls, budget: PrivacyBudget, path: Path, observer: Observer | None = None) -> Ledger:
         """The ledger of a run that was stopped, for this same run to go on; a new one if it had charged nothing.
 
         What is on file was charged and stays charged. The run asks the same questions again from the first on, so
@@ -52,13 +54,14 @@ class Ledger:
         A last line without its end was cut off while it was written; its charge never returned, so nothing was
         answered on it, and it is dropped.
         """
-        ledger = cls(budget, path)
+        ledger = cls(budget, path, observer)
         if not path.exists() or not _mended(path):
             return ledger
         found, ledger._events = read(path)
         if found != budget:
             raise BudgetError(f"{path} was kept for another budget: {found}, not {budget}")
         ledger._carried = {dataclasses.replace(event, count=1): event.count for event in ledger._events}
+        ledger._observer.spent(spend(ledger._events, budget.delta).by(budget.accountant), budget.epsilon)
         return ledger
 
     @property
@@ -91,6 +94,7 @@ class Ledger:
         if self.path is not None:
             self._append(self.path, event)
         self._events = events
+        self._observer.spent(cost, self.budget.epsilon)
 
     def _append(self, path: Path, event: GaussianEvent) -> None:
         line = dataclasses.asdict(event) | {"time": dt.datetime.now(dt.UTC).isoformat(timespec="seconds")}

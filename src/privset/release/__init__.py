@@ -1,19 +1,22 @@
 """What comes out: a synthetic set or noisy statistics, their certificate, and the folder they are published in."""
 
-from privset.release.artefact import Release, StatisticsRelease, check_writable, load, load_statistics, save
+from privset.release.artefact import Release, StatisticsRelease, load, load_statistics, save
 from privset.release.certificate import LEDGER_FILE, Certificate
+from privset.release.dataset import LabelledImages
+from privset.release.folder import check_writable
 from privset.release.issuing import certify, certify_distilled
 from privset.release.statement import NOT_ACCOUNTED, statement_of
 from privset.release.statistics import NoisyStatistics
 from privset.release.synthetic import SyntheticSet
 from privset.release.unfinished import Unfinished
-from privset.release.verification import Check, Verification, verify
+from privset.release.verification import Check, Verification, require_verified, verify
 
 __all__ = [
     "LEDGER_FILE",
     "NOT_ACCOUNTED",
     "Certificate",
     "Check",
+    "LabelledImages",
     "NoisyStatistics",
     "Release",
     "StatisticsRelease",
@@ -25,6 +28,7 @@ __all__ = [
     "check_writable",
     "load",
     "load_statistics",
+    "require_verified",
     "save",
     "statement_of",
     "verify",

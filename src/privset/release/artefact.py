@@ -1,27 +1,24 @@
-"""The release folder: written whole or not at all, and read with suspicion.
-
-Everything is first written into a hidden folder beside the target, ``.NAME.partial-XXXXXXXX``, and made
-durable there; then that folder is renamed. A killed run leaves no half release under the release's name, and
-what it does leave is known by its name.
-"""
+"""The release folder: written whole or not at all, and read with suspicion."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import secrets
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from torch import Tensor
 
 from privset import methods
 from privset.errors import ConfigError, ReleaseError
 from privset.methods import Measured, MeasuringMethod, require_measuring
-from privset.privacy.ledger import sync_folder
 from privset.release import card, replanning, statistics, synthetic
 from privset.release.certificate import FILE as CERTIFICATE_FILE
-from privset.release.certificate import LEDGER_FILE, Certificate, sha256
-from privset.release.issuing import Content, content_files, read_ledger
+from privset.release.certificate import Certificate, sha256
+from privset.release.dataset import LabelledImages
+from privset.release.folder import write_folder
+from privset.release.issuing import Content, content_files, given_files
 from privset.release.sections import SetContents
 from privset.release.statistics import NoisyStatistics
 from privset.release.synthetic import SyntheticSet
@@ -40,6 +37,32 @@ class Release:
     path: Path
     set: SyntheticSet
     certificate: Certificate
+
+    def dataset(self, transform: Callable[[Tensor], Any] | None = None, *, normalised: bool = False) -> LabelledImages:
+        """The set for PyTorch: pairs of an image, float32 ``[c, h, w]``, and its label, an int.
+
+        Images are what torchvision's ``ToTensor`` gives, pixels in [0, 1], so the same further transforms suit these
+        and your test images. A set of unbounded floats may go beyond that range; it is not cut.
+
+        Args:
+            transform: Applied to each image, for example ``Normalize(mean, std)`` or an augmentation.
+            normalised: Take the public mean and deviation of ``set.facts`` out first, as privset's own evaluation
+                does; test images must then be normalised with the same.
+        """
+        return LabelledImages(self.set, transform, normalised=normalised)
+
+    def to_numpy(self, *, flat: bool = True, normalised: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """(float32 ``[m, c * h * w]``, int64 ``[m]``), to be given to ``fit`` of any scikit-learn estimator.
+
+        Values are those of `dataset`: pixels in [0, 1], so test images of 8-bit pixels are divided by 255 and flattened
+        in the order channel, row, column.
+
+        Args:
+            flat: One row for each image; otherwise ``[m, c, h, w]``.
+            normalised: As for `dataset`.
+        """
+        images = self.dataset(normalised=normalised).images.numpy()
+        return images.reshape(len(images), -1) if flat else images, self.set.labels.numpy()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -86,35 +109,13 @@ class StatisticsRelease:
         return chosen
 
 
-def check_writable(folder: Path) -> None:
-    """Make sure that a release can be written to ``folder``; to be called before any budget is charged.
-
-    Nothing is left behind: missing parents are not created yet.
-
-    Raises:
-        ReleaseError: The target exists, or its parent cannot be written to.
-    """
-    folder = Path(os.path.abspath(folder))
-    if os.path.lexists(folder):
-        raise ReleaseError(f"{folder} exists already, and a release never replaces anything; choose another folder")
-    ancestor = folder.parent
-    while not os.path.lexists(ancestor):
-        ancestor = ancestor.parent
-    if not ancestor.is_dir():
-        raise ReleaseError(f"{folder} cannot be made, because {ancestor} is not a folder; choose another place")
-    # The very name that will be used: this finds read-only places, and names that are too long, alike.
-    probe = ancestor / _partial(folder.name).name
-    try:
-        probe.mkdir()
-        probe.rmdir()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ReleaseError(
-            f"{folder} cannot be written in {ancestor} ({reason}); choose a place where you may write"
-        ) from error
-
-
-def save(folder: Path, content: Content, certificate: Certificate, ledger_path: Path | None) -> Path:
+def save(
+    folder: Path,
+    content: Content,
+    certificate: Certificate,
+    ledger_path: Path | None,
+    config_file: bytes | None = None,
+) -> Path:
     """Write the whole release, or nothing.
 
     Args:
@@ -122,6 +123,7 @@ def save(folder: Path, content: Content, certificate: Certificate, ledger_path: 
         content: The set or the statistics that the certificate was made for.
         certificate: Its certificate.
         ledger_path: The curator's ledger, which is copied; None if the certificate was made without one.
+        config_file: The bytes of the configuration file, likewise.
 
     Returns:
         The folder, as an absolute path.
@@ -129,32 +131,7 @@ def save(folder: Path, content: Content, certificate: Certificate, ledger_path: 
     Raises:
         ReleaseError: It exists, cannot be written, or content, ledger and certificate do not belong together.
     """
-    folder = Path(os.path.abspath(folder))
-    files = _files(content, certificate, ledger_path)
-    check_writable(folder)
-    partial = folder.parent / _partial(folder.name)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        partial.mkdir()
-        for name, written in files.items():
-            _write_durably(partial / name, written)
-        sync_folder(partial)
-    except BaseException as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise ReleaseError(f"{folder} cannot be written ({error.strerror}); nothing was left there") from error
-        raise
-    try:
-        if os.path.lexists(folder):  # rename would silently take the place of an empty folder
-            raise FileExistsError(None, "it exists now, and did not when this run began")
-        os.rename(partial, folder)
-    except OSError as error:
-        # The budget is spent, and the release is complete: it must not be thrown away for want of a name.
-        raise ReleaseError(
-            f"{folder} cannot be given its name ({error.strerror}); the complete release is in {partial}: move it"
-        ) from error
-    sync_folder(folder.parent)
-    return folder
+    return write_folder(folder, _files(content, certificate, given_files(ledger_path, config_file)).items())
 
 
 def load(folder: str | Path) -> Release:
@@ -226,24 +203,11 @@ def read_file(folder: Path, name: str) -> bytes:
         raise ReleaseError(f"{folder / name} cannot be read ({error.strerror})") from error
 
 
-def _files(content: Content, certified: Certificate, ledger_path: Path | None) -> dict[str, bytes]:
+def _files(content: Content, certified: Certificate, given: dict[str, bytes]) -> dict[str, bytes]:
     """Name and content of every file; refuses what the certificate does not vouch for."""
-    files = content_files(content) | {card.FILE: card.write(certified).encode()}
-    if ledger_path is not None:
-        files[LEDGER_FILE] = read_ledger(ledger_path)
+    files = content_files(content) | {card.FILE: card.write(certified).encode()} | given
     digests = {name: sha256(content) for name, content in files.items()}
     if digests != certified.files:
         odd = sorted({name for name, _ in digests.items() ^ certified.files.items()})
         raise ReleaseError(f"the certificate was made for something else: {', '.join(odd)} differ")
     return files | {CERTIFICATE_FILE: certified.to_bytes()}
-
-
-def _partial(name: str) -> Path:
-    return Path(f".{name}.partial-{secrets.token_hex(4)}")
-
-
-def _write_durably(path: Path, content: bytes) -> None:
-    with open(path, "xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

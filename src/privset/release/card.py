@@ -28,31 +28,40 @@ def write(certificate: Certificate) -> str:
         middle = [_statistics(certificate, contents), _DISTILLING]
     parts = [
         _front_matter(certificate),
-        f"# {_escape(_title(certificate))}",
-        _warning(certificate),
-        _escape(certificate.statement),
-        _guarantee(certificate),
+        f"# {escape(title(certificate))}",
+        warning(certificate),
+        escape(certificate.statement),
+        guarantee(certificate),
         *middle,
-        _limits(certificate),
+        limits(certificate),
         _verifying(),
         _LICENCE,
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _title(certificate: Certificate) -> str:
+def title(certificate: Certificate) -> str:
+    """What a release is called, in words; not yet safe to be shown by Markdown."""
     what = "Synthetic images in place" if isinstance(certificate.contents, SetContents) else "Statistics"
     return f"{what} of {certificate.facts.name}"
 
 
+def size_category(images: int) -> str:
+    """How Hugging Face calls a set of this size."""
+    return next((name for most, name in _SIZES if images < most), "n>1M")
+
+
+def tags(certificate: Certificate) -> list[str]:
+    """What a release can be found by."""
+    kind = "synthetic" if isinstance(certificate.contents, SetContents) else "statistics"
+    return [kind, "privset", "differential-privacy" if certificate.guarantee.private else "not-private"]
+
+
 def _front_matter(certificate: Certificate) -> str:
-    contents, sizes, kind = certificate.contents, [], "statistics"
-    if isinstance(contents, SetContents):
-        sizes = [next((name for most, name in _SIZES if contents.images < most), "n>1M")]
-        kind = "synthetic"
-    tags = [kind, "privset"] + (["differential-privacy"] if certificate.guarantee.private else ["not-private"])
+    contents = certificate.contents
+    sizes = [size_category(contents.images)] if isinstance(contents, SetContents) else []
     # A JSON string is a YAML string, whatever characters the name of the data has.
-    name = json.dumps(_title(certificate), ensure_ascii=False)
+    name = json.dumps(title(certificate), ensure_ascii=False)
     lines = [
         "---",
         f"pretty_name: {name}",
@@ -60,21 +69,23 @@ def _front_matter(certificate: Certificate) -> str:
         "- image-classification",
         *(line for size in sizes for line in ("size_categories:", f"- {size}")),
         "tags:",
-        *(f"- {tag}" for tag in tags),
+        *(f"- {tag}" for tag in tags(certificate)),
         "viewer: false",
         "---",
     ]
     return "\n".join(lines)
 
 
-def _warning(certificate: Certificate) -> str:
+def warning(certificate: Certificate) -> str:
+    """A heading that cannot be overlooked, if there is no guarantee; otherwise nothing."""
     if certificate.guarantee.private:
         return ""
     reason = "seeded noise" if certificate.noise_source == "seeded" else "epsilon is infinite"
     return f"## NOT PRIVATE: {reason}\n\n**Do not publish this if the records behind it are private.**"
 
 
-def _guarantee(certificate: Certificate) -> str:
+def guarantee(certificate: Certificate) -> str:
+    """The section with every number of the guarantee, and what was asked of the records."""
     stated = certificate.guarantee
     pld = "not computed" if stated.epsilon_by.pld is None else rounded_up(stated.epsilon_by.pld)
     noise = "operating system's entropy" if certificate.noise_source == "system" else "**from a seed**"
@@ -102,7 +113,7 @@ def _guarantee(certificate: Certificate) -> str:
 
 def _contents(certificate: Certificate, contents: SetContents) -> str:
     facts = certificate.facts
-    names = [f"{_escape(name)} ({count:,})" for name, count in zip(facts.classes, contents.per_class, strict=False)]
+    names = [f"{escape(name)} ({count:,})" for name, count in zip(facts.classes, contents.per_class, strict=False)]
     more = [f"and {len(names) - _MOST_CLASSES:,} more"] if len(names) > _MOST_CLASSES else []
     form = (
         "Pixels are 8-bit, in the form of the data itself."
@@ -113,12 +124,13 @@ def _contents(certificate: Certificate, contents: SetContents) -> str:
     return (
         f"## What is in it\n\n{contents.images:,} images of {facts.channels} x {facts.height} x "
         f"{facts.width} (channels, height, width) in {len(facts.classes):,} classes, made by the method "
-        f"{_escape(certificate.method)} on {certificate.created[:10]}.\n\n{form}\n\n"
+        f"{escape(certificate.method)} on {certificate.created[:10]}.\n\n{form}\n\n"
         "Classes, in the order of the labels, with the number of images: "
         f"{', '.join(names[:_MOST_CLASSES] + more)}.\n\n![One row of images for each class](preview.png)\n\n"
         "- `set.safetensors`: the tensors `images` and `labels`\n"
         "- `certificate.json`: every number behind the guarantee, for machines and experts\n"
         "- `ledger.jsonl`: the charges as they were recorded before each answer (private releases have one)\n"
+        "- `config.toml`: what was chosen, for whoever makes another set (most releases have one)\n"
         "- `preview.png`: the first images of each class"
     )
 
@@ -137,18 +149,19 @@ def _origin(certificate: Certificate) -> str:
 
 def _statistics(certificate: Certificate, contents: StatisticsContents) -> str:
     facts = certificate.facts
-    rows = [(_escape(name), " x ".join(map(str, shape))) for name, shape in contents.shapes.items()]
-    names = [_escape(name) for name in facts.classes[:_MOST_CLASSES]]
+    rows = [(escape(name), " x ".join(map(str, shape))) for name, shape in contents.shapes.items()]
+    names = [escape(name) for name in facts.classes[:_MOST_CLASSES]]
     more = [f"and {len(facts.classes) - _MOST_CLASSES:,} more"] if len(facts.classes) > _MOST_CLASSES else []
     return (
-        f"## What is in it\n\n{contents.numbers:,} numbers, measured by the method {_escape(certificate.method)} on "
+        f"## What is in it\n\n{contents.numbers:,} numbers, measured by the method {escape(certificate.method)} on "
         f"{certificate.created[:10]} on images of {facts.channels} x {facts.height} x {facts.width} (channels, height, "
         f"width). There is no image in it.\n\n{_table(('tensor', 'shape'), rows)}\n\n"
         f"Classes, in the order of the labels: {', '.join(names + more)}.\n\n"
         "- `statistics.safetensors`: the tensors, float32\n"
         "- `certificate.json`: every number behind the guarantee, and every setting they were measured with; the "
         "networks that saw the images are known by the seed there\n"
-        "- `ledger.jsonl`: the charges as they were recorded before each answer (private releases have one)"
+        "- `ledger.jsonl`: the charges as they were recorded before each answer (private releases have one)\n"
+        "- `config.toml`: what was chosen, for whoever measures again (most releases have one)"
     )
 
 
@@ -164,12 +177,13 @@ def _loading(certificate: Certificate, contents: SetContents) -> str:
     return (
         "## How to load it\n\n`inputs` are what a network should be trained on: images normalised with the "
         "public constants below. Test images must be normalised with the same ones.\n\n"
-        f"```python\n{_in_torch(certificate, contents)}\n```\n\n"
-        f"Without PyTorch:\n\n```python\n{_in_numpy(certificate, contents)}\n```"
+        f"```python\n{in_torch(certificate, contents)}\n```\n\n"
+        f"Without PyTorch:\n\n```python\n{in_numpy(certificate, contents)}\n```"
     )
 
 
-def _in_torch(certificate: Certificate, contents: SetContents) -> str:
+def in_torch(certificate: Certificate, contents: SetContents) -> str:
+    """Python that loads the set as tensors ``inputs`` and ``labels``, beside the release's files."""
     facts = certificate.facts
     if contents.pixel_form == "8-bit":
         use = "inputs = (images.float() / 255 - mean) / std"
@@ -188,7 +202,8 @@ std = torch.tensor({list(facts.std)}).view(-1, 1, 1)
 {use}"""
 
 
-def _in_numpy(certificate: Certificate, contents: SetContents) -> str:
+def in_numpy(certificate: Certificate, contents: SetContents) -> str:
+    """Python that loads the set as arrays ``inputs`` and ``labels``, beside the release's files."""
     facts = certificate.facts
     if contents.pixel_form == "8-bit":
         use = 'inputs = (images.astype("float32") / 255 - mean) / std'
@@ -217,7 +232,8 @@ images = tensors["images"]  # {form} {shape}
 labels = tensors["labels"]  # int64 [{contents.images}]"""
 
 
-def _limits(certificate: Certificate) -> str:
+def limits(certificate: Certificate) -> str:
+    """The section with what the guarantee does not cover."""
     return "\n".join(["## What the guarantee does not cover", "", *(f"- {line}" for line in certificate.not_accounted)])
 
 
@@ -243,7 +259,7 @@ def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
     """``text`` on one line, shown by Markdown as it is: a class name must not become a heading or a link."""
     one_line = " ".join(text.split())
     return re.sub(r"([\\`*_\[\]<>|#~!&])", r"\\\1", one_line)

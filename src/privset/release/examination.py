@@ -9,7 +9,7 @@ from pathlib import Path
 from privset.privacy import ledger
 from privset.privacy.accounting import merge, spend
 from privset.privacy.budget import RELATION
-from privset.release import card, preview, replanning, statistics, synthetic
+from privset.release import card, configuration, preview, replanning, statistics, synthetic
 from privset.release.artefact import read_file
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import LEDGER_FILE, Certificate, sha256
@@ -23,7 +23,9 @@ _SHOWN = {
     "set": {CERTIFICATE_FILE, card.FILE, synthetic.FILE, preview.FILE},
     "statistics": {CERTIFICATE_FILE, card.FILE, statistics.FILE},
 }
-"""The files of a release, by what it holds; a ledger may come to them."""
+"""The files of a release, by what it holds; those of `_OPTIONAL` may come to them."""
+
+_OPTIONAL = {LEDGER_FILE, configuration.FILE}
 
 _HOLDERS_OWN = {"LICENSE", "LICENSE.md", "LICENSE.txt", ".gitattributes"}
 """What the data holder, or the place of publication, may put beside a release; nothing vouches for it."""
@@ -60,6 +62,7 @@ class Examination:
             ("noise", self._check_noise),
             ("statement", self._check_statement),
             ("ledger", self._check_ledger),
+            ("configuration", self._check_configuration),
             ("card", self._check_card),
             *([("preview", self._check_preview)] if shown else []),
             ("epsilon", self._check_epsilon),
@@ -82,7 +85,7 @@ class Examination:
         present = {path.name: path for path in self.folder.iterdir()}
         shown = _SHOWN[self.certificate.contents.kind]
         expected = shown | self.certificate.files.keys()
-        unexpected = sorted(present.keys() - (expected & (shown | {LEDGER_FILE})) - _HOLDERS_OWN)
+        unexpected = sorted(present.keys() - (expected & (shown | _OPTIONAL)) - _HOLDERS_OWN)
         expect(not unexpected, f"not part of a release, and vouched for by nothing: {', '.join(unexpected)}")
         missing = sorted(expected - present.keys())
         expect(not missing, f"missing: {', '.join(missing)}")
@@ -163,6 +166,13 @@ class Examination:
             "the charges in the ledger are not the events in the certificate",
         )
         return f"{sum(charge.count for charge in charges):,} answers charged, all in the certificate"
+
+    def _check_configuration(self) -> str:
+        if configuration.FILE not in self.certificate.files:
+            return "none; the certificate has every setting as well"
+        content = self._undamaged(configuration.FILE)
+        same = content == configuration.regenerated(self.certificate, content)
+        return self._regenerated(same, "configuration")
 
     def _check_card(self) -> str:
         content = self._undamaged(card.FILE)

@@ -14,7 +14,7 @@ from privset.errors import ReleaseError
 from privset.facts import PublicFacts
 from privset.methods.method import MethodConfig, Plan
 from privset.privacy.budget import RELATION
-from privset.release import card, preview, statistics, synthetic
+from privset.release import card, configuration, preview, statistics, synthetic
 from privset.release.certificate import LEDGER_FILE, Certificate, first_problem, plain, sha256
 from privset.release.sections import (
     Contents,
@@ -42,6 +42,7 @@ def certify(
     *,
     ledger: Path | None,
     seconds: float,
+    config_file: bytes | None = None,
     created: datetime | None = None,
 ) -> Certificate:
     """The sealed certificate of what was made by following ``plan``.
@@ -52,6 +53,7 @@ def certify(
         noise_source: The kind of noise the curator used.
         ledger: The curator's ledger; None only where there is no guarantee to account for.
         seconds: Wall-clock time of the run.
+        config_file: The bytes of its configuration file; None if there is to be none.
         created: Now, unless given.
 
     Raises:
@@ -74,7 +76,8 @@ def certify(
         "facts": _facts(plan.facts),
         "method": plan.method,
     }
-    return _issue(asked, plan.config, {"public": plan.config.seed}, content, ledger, seconds, created)
+    files = given_files(ledger, config_file)
+    return _issue(asked, plan.config, {"public": plan.config.seed}, content, files, seconds, created)
 
 
 def certify_distilled(
@@ -84,6 +87,7 @@ def certify_distilled(
     *,
     ledger: Path | None,
     seconds: float,
+    config_file: bytes | None = None,
     created: datetime | None = None,
 ) -> Certificate:
     """The sealed certificate of a set distilled from published statistics: their questions, and their guarantee.
@@ -94,6 +98,7 @@ def certify_distilled(
         synthetic_set: The set.
         ledger: The ledger of the statistics, if they have one.
         seconds: Wall-clock time of distilling.
+        config_file: The bytes of its configuration file; None if there is to be none.
         created: Now, unless given.
     """
     asked: dict[str, Any] = {
@@ -102,7 +107,8 @@ def certify_distilled(
     }
     asked["source"] = Source(certificate=source.seal, digest=source.contents.digest)
     seeds = {"public": config.seed, "measured": source.seeds["public"]}
-    return _issue(asked, config, seeds, synthetic_set, ledger, seconds, created)
+    files = given_files(ledger, config_file)
+    return _issue(asked, config, seeds, synthetic_set, files, seconds, created)
 
 
 def content_files(content: Content) -> dict[str, bytes]:
@@ -112,12 +118,15 @@ def content_files(content: Content) -> dict[str, bytes]:
     return {synthetic.FILE: content.to_bytes(), preview.FILE: preview.encode(preview.draw(content))}
 
 
-def read_ledger(path: Path) -> bytes:
-    """The bytes of the curator's ledger, which become a file of the release."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ReleaseError(f"{path}: the ledger cannot be read ({error.strerror})") from error
+def given_files(ledger: Path | None, config: bytes | None) -> dict[str, bytes]:
+    """Name and bytes of the files that do not follow from content and certificate: ledger and configuration."""
+    files = {}
+    if ledger is not None:
+        try:
+            files[LEDGER_FILE] = ledger.read_bytes()
+        except OSError as error:
+            raise ReleaseError(f"{ledger}: the ledger cannot be read ({error.strerror})") from error
+    return files if config is None else files | {configuration.FILE: config}
 
 
 def _issue(
@@ -125,11 +134,11 @@ def _issue(
     config: MethodConfig,
     seeds: dict[str, int],
     content: Content,
-    ledger: Path | None,
+    given: dict[str, bytes],
     seconds: float,
     created: datetime | None,
 ) -> Certificate:
-    if asked["guarantee"].private and ledger is None:
+    if asked["guarantee"].private and LEDGER_FILE not in given:
         raise ReleaseError("a private release needs the curator's ledger beside its certificate")
     try:
         draft = Certificate(
@@ -149,9 +158,7 @@ def _issue(
     except ValidationError as error:
         raise ReleaseError(f"the certificate cannot be written: {first_problem(error)}") from error
     draft = draft.model_copy(update={"statement": draft.regenerated_statement()})
-    files = content_files(content) | {card.FILE: card.write(draft).encode()}
-    if ledger is not None:
-        files[LEDGER_FILE] = read_ledger(ledger)
+    files = content_files(content) | {card.FILE: card.write(draft).encode()} | given
     digests = {name: sha256(file) for name, file in files.items()}
     return draft.model_copy(update={"files": digests}).resealed()
 

@@ -11,7 +11,7 @@ from privset.release.synthetic import SyntheticSet
 
 FILE = "preview.png"
 
-_MOST_COLUMNS = 20
+MOST_COLUMNS = 20
 _WIDEST, _HIGHEST = 1600, 2400
 _LARGEST_TILE, _SMALLEST_TILE = 64, 8
 _GAP = 2
@@ -25,7 +25,7 @@ def draw(synthetic: SyntheticSet) -> Image.Image:
     square; large ones are shrunk. Should the rows still not fit, only the first classes are shown.
     """
     pixels, labels = synthetic.pixels().numpy(), synthetic.labels.numpy()
-    columns = min(_MOST_COLUMNS, max(synthetic.per_class))
+    columns = min(MOST_COLUMNS, max(synthetic.per_class))
     rows = min(len(synthetic.facts.classes), _HIGHEST // (_SMALLEST_TILE + _GAP))
     room = min(_LARGEST_TILE, (_WIDEST - _GAP) // columns - _GAP, (_HIGHEST - _GAP) // rows - _GAP)
     width, height = _tile_size(synthetic.facts.width, synthetic.facts.height, room)

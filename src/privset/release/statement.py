@@ -88,7 +88,7 @@ def statement_of(
         f"would have been as likely, to within a factor of e^{epsilon} and except for a probability of "
         f"{delta:g}.",
         "So someone who wants to know whether a certain record was used, and would otherwise have to toss a "
-        f"coin, can guess right with a probability of at most {_percent(best_guess(epsilon_spent, delta))} "
+        f"coin, can guess right with a probability of at most {percent_up(best_guess(epsilon_spent, delta))} "
         "by studying this release, whatever else they know and however much they compute.",
     ]
     if best_guess(epsilon_spent, delta) > _WEAK:
@@ -150,7 +150,7 @@ def rounded_up(value: float) -> str:
         return f"{float(+decimal.Decimal(repr(value))):g}"
 
 
-def _percent(probability: float) -> str:
+def percent_up(probability: float) -> str:
     """A probability as a percentage, rounded up, with as many digits as it takes to tell it from 100%."""
     short = 1 - probability
     if short < 1e-9:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from privset.errors import ReleaseError
-from privset.facts import PublicFacts, denormalise, normalise
+from privset.facts import PublicFacts, denormalise, normalise, scale
 from privset.methods.method import Synthesis
 from privset.release import tensors
 
@@ -89,6 +89,10 @@ class SyntheticSet:
     def normalised(self) -> Tensor:
         """float32 ``[m, c, h, w]``: what a network should be given."""
         return self.images if self.images.is_floating_point() else normalise(self.images, self.facts)
+
+    def unit(self) -> Tensor:
+        """float32 ``[m, c, h, w]``: pixels in [0, 1]; unbounded floats on the same scale, and not cut to it."""
+        return scale(self.images, self.facts) if self.images.is_floating_point() else self.images.float() / 255
 
     def pixels(self) -> Tensor:
         """uint8 ``[m, c, h, w]``: what a person should be shown; unbounded floats are cut to the range."""

@@ -22,9 +22,9 @@ from privset.errors import ReleaseError
 from privset.methods import Checkpoint
 from privset.privacy.kept import write_whole
 from privset.privacy.ledger import sync_folder, unfinished
-from privset.release.artefact import check_writable
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import LEDGER_FILE
+from privset.release.folder import check_writable
 
 _RUN, _LOCK, _STATE = "run.json", "lock", "state.safetensors"
 _ELSEWHERE = "choose another --out"

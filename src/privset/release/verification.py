@@ -95,6 +95,17 @@ def verify(folder: str | Path, *, source: str | Path | None = None) -> Verificat
     )
 
 
+def require_verified(folder: Path, done: str) -> None:
+    """Raise `ReleaseError` unless every check of the release holds; ``done`` names what is not, such as "made from it".
+
+    Raises:
+        ReleaseError: Something does not hold, and what.
+    """
+    bad = [f"{check.name}: {check.detail}" for check in verify(folder).failures]
+    if bad:
+        raise ReleaseError(f"{folder} is not what it claims to be, so nothing is {done} ({'; '.join(bad)})")
+
+
 def _belongs(made: Certificate, statistics: Verification) -> str:
     """That a set says of its statistics what these say of themselves."""
     bad = ", ".join(check.name for check in statistics.failures)

@@ -74,7 +74,7 @@ def digits() -> tuple[_Split, _Split]:
     # Imported here: it takes a second, and nothing else in this package needs it.
     from sklearn.datasets import load_digits
 
-    images, labels = load_digits(return_X_y=True)
+    images, labels = map(np.asarray, load_digits(return_X_y=True))
     pixels = np.rint(images.reshape(-1, 8, 8) * 255 / 16).astype(np.uint8)
     order = np.random.RandomState(0).permutation(len(labels))
     held = np.zeros(len(labels), bool)

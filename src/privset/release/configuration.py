@@ -1,0 +1,104 @@
+"""config.toml: what was chosen for a run, so that ``privset COMMAND --config RELEASE/config.toml`` repeats it.
+
+Its keys are those of the command line. Everything in it is published, so it says neither where the data was, unless
+that is a name everyone knows, nor what seed noise came from, nor anything about the machine. A repeated run draws fresh
+noise and costs its own epsilon.
+
+All of it but the way data was read follows from the certificate; `verify` writes it again and compares.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from privset.errors import ReleaseError
+from privset.methods.method import Plan
+from privset.release.certificate import Certificate, plain
+from privset.release.statement import Holding
+
+FILE = "config.toml"
+
+NONE = "none"
+"""How a setting that is left to its own default is spelled: TOML has no word for it."""
+
+READING = ("data", "size", "channels", "test_fraction", "mean", "std")
+"""What may be said of how data was read."""
+
+_COMMANDS: dict[Holding, str] = {"set": "generate", "statistics": "measure", "distilled set": "distil"}
+_DATA = "DATA on the command line, because where it is was not published"
+
+
+def of_plan(plan: Plan, holding: Holding, reading: Mapping[str, Any]) -> bytes:
+    """The file of a run that followed ``plan`` on data that was read like this."""
+    budget = {name: getattr(plan.budget, name) for name in ("epsilon", "delta", "accountant")}
+    chosen = {"method": plan.method} | budget
+    return _write(holding, chosen, plain(dataclasses.asdict(plan.config)), reading)
+
+
+def of_distillation(settings: Mapping[str, Any]) -> bytes:
+    """The file of a set that was distilled with these settings, as a certificate has them."""
+    return _write("distilled set", {}, settings, {})
+
+
+def regenerated(certificate: Certificate, content: bytes) -> bytes:
+    """What the file has to say, given the certificate, and what it says itself of how data was read.
+
+    Raises:
+        ReleaseError: It is not TOML.
+    """
+    try:
+        found = tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise ReleaseError(f"{FILE}: not TOML ({error})") from error
+    reading = {name: found[_flag(name)] for name in READING if _flag(name) in found}
+    stated = certificate.guarantee
+    chosen = {
+        "method": certificate.method,
+        "epsilon": stated.epsilon_budgeted,
+        "delta": stated.delta,
+        "accountant": stated.accountant,
+    }
+    distilled = certificate.holding == "distilled set"
+    return _write(certificate.holding, {} if distilled else chosen, certificate.configuration, reading)
+
+
+def _write(
+    holding: Holding, chosen: Mapping[str, Any], settings: Mapping[str, Any], reading: Mapping[str, Any]
+) -> bytes:
+    command = _COMMANDS[holding]
+    missing = "STATISTICS" if command == "distil" else _DATA if "data" not in reading else ""
+    lines = [
+        f"# What this release was made with. `privset {command} --config {FILE} --out NEW` makes another one like it,",
+        "# with fresh noise and at its own cost." if command != "distil" else "# at no cost.",
+        *([f"# It needs {missing}."] if missing else []),
+        *(_line(name, reading[name]) for name in READING if name in reading),
+        *(_line(name, value) for name, value in chosen.items()),
+        "",
+        *(_line(name, value) for name, value in settings.items()),
+    ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _line(name: str, value: Any) -> str:
+    return f"{_flag(name)} = {_value(value)}"
+
+
+def _flag(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _value(value: Any) -> str:
+    """A plain value in TOML.
+
+    >>> _value(1e-05), _value(float("inf")), _value(True), _value((0.5, 1)), _value("mnist"), _value(None)
+    ('1e-05', 'inf', 'true', '[0.5, 1]', '"mnist"', '"none"')
+    """
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, float):
+        return repr(value)
+    return json.dumps(NONE if value is None else value)

@@ -1,0 +1,6 @@
+"""What people look at: one self-contained page about a release, or about several side by side."""
+
+from privset.report.page import page
+from privset.report.writing import write_report
+
+__all__ = ["page", "write_report"]

@@ -1,0 +1,29 @@
+"""Releases to export: private, seeded, of unbounded floats, in colour, with class names that no folder can have."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.release.conftest import Workshop
+
+ODD = ("a/b", 'co: "lon"', "# été")
+
+
+@pytest.fixture(scope="session")
+def releases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Kind -> folder; nothing is to be written into them."""
+    folder, workshop = tmp_path_factory.mktemp("releases"), Workshop()
+    colour = dataclasses.replace(workshop.facts, channels=3, mean=(0.5,) * 3, std=(0.25,) * 3, classes=ODD)
+    plan = workshop.plan()
+    return {
+        "private": workshop.publish(folder / "private", plan),
+        "seeded": workshop.publish(folder / "seeded", plan, noise="seeded"),
+        "floats": workshop.publish(folder / "floats", plan, workshop.set(keep_floats=True)),
+        "colour": workshop.publish(folder / "colour", workshop.plan(facts=colour)),
+    }
+
+
+@pytest.fixture(params=["private", "seeded", "floats", "colour"])
+def release(request: Any, releases: dict[str, Path]) -> Path:
+    return releases[request.param]
