@@ -54,6 +54,23 @@ def slopes(
     return found
 
 
+def rates(moved: Tensor, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size) -> Tensor:
+    """How fast what `norm_relu_pool` gives changes when the maps change as fast as ``moved [n, c, h, w]``."""
+    pooled = maps.new_empty(*maps.shape[:2], *divided((maps.shape[2], maps.shape[3]), pool))
+    _launch(_rates_kernel, maps, weight, bias, eps, pool, moved.contiguous(), pooled)
+    return pooled
+
+
+def bends(
+    bent: Tensor, slope: Tensor, moved: Tensor, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size
+) -> Tensor:
+    """By the maps ``[n, c, h, w]``, the gradient of ``bent * norm_relu_pool(maps) + slope * rates(moved, maps)``."""
+    by_maps = torch.empty_like(maps, memory_format=torch.contiguous_format)
+    given = (bent.contiguous(), slope.contiguous(), moved.contiguous())
+    _launch(_bends_kernel, maps, weight, bias, eps, pool, *given, by_maps)
+    return by_maps
+
+
 def _rounded_up(maps: Tensor) -> Size:
     return triton.next_power_of_2(maps.shape[2]), triton.next_power_of_2(maps.shape[3])
 
@@ -121,6 +138,52 @@ def _of_each(values, which, count, channels, image_stride, channel_stride):
 
 
 @_jit
+def _store_pooled(
+    pooled,
+    values,
+    which,
+    count,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    high: tl.constexpr,
+    wide: tl.constexpr,
+    tile: tl.constexpr,
+    rows: tl.constexpr,
+    columns: tl.constexpr,
+):
+    """Average over cells of ``high`` x ``wide`` pixels and write."""
+    cells = tl.reshape(values, (tile, rows // high, high, columns // wide, wide))
+    means = tl.sum(tl.sum(cells, axis=4), axis=2) / (high * wide)
+    row, column = tl.arange(0, rows // high)[None, :, None], tl.arange(0, columns // wide)[None, None, :]
+    place = which[:, None, None] * ((height // high) * (width // wide)) + row * (width // wide) + column
+    inside = (which < count)[:, None, None] & (row < height // high) & (column < width // wide)
+    tl.store(pooled + place, means, mask=inside)
+
+
+@_jit
+def _spread(
+    slope,
+    normed,
+    which,
+    row,
+    column,
+    inside,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    high: tl.constexpr,
+    wide: tl.constexpr,
+):
+    """From the gradient by the pooled maps that by what the ReLU let through."""
+    cell = (
+        which[:, None] * ((height // high) * (width // wide))
+        + (row // high * (width // wide) + column // wide)[None, :]
+    )
+    pooled = inside & ((row < height // high * high) & (column < width // wide * wide))[None, :]
+    given = tl.load(slope + cell, mask=pooled, other=0.0) / (high * wide)
+    return tl.where(normed <= 0, 0.0, given)
+
+
+@_jit
 def _pool_kernel(
     maps,
     weight,
@@ -148,12 +211,7 @@ def _pool_kernel(
     shift = _of_each(bias, which, count, channels, bias_image_stride, bias_channel_stride)
     normed = unit * factor[:, None] + shift[:, None]
     active = tl.where(normed < 0, 0.0, normed)  # written so that what is not a number stays so
-    cells = tl.reshape(active, (tile, rows // high, high, columns // wide, wide))
-    means = tl.sum(tl.sum(cells, axis=4), axis=2) / (high * wide)
-    row, column = tl.arange(0, rows // high)[None, :, None], tl.arange(0, columns // wide)[None, None, :]
-    place = which[:, None, None] * ((height // high) * (width // wide)) + row * (width // wide) + column
-    inside = (which < count)[:, None, None] & (row < height // high) & (column < width // wide)
-    tl.store(pooled + place, means, mask=inside)
+    _store_pooled(pooled, active, which, count, height, width, high, wide, tile, rows, columns)
 
 
 @_jit
@@ -185,16 +243,84 @@ def _slopes_kernel(
     factor = _of_each(weight, which, count, channels, weight_image_stride, weight_channel_stride)
     shift = _of_each(bias, which, count, channels, bias_image_stride, bias_channel_stride)
     normed = unit * factor[:, None] + shift[:, None]
-    cell = (
-        which[:, None] * ((height // high) * (width // wide))
-        + (row // high * (width // wide) + column // wide)[None, :]
-    )
-    pooled = inside & ((row < height // high * high) & (column < width // wide * wide))[None, :]
-    given = tl.load(slope + cell, mask=pooled, other=0.0) / (high * wide)
-    given = tl.where(normed <= 0, 0.0, given)
+    given = _spread(slope, normed, which, row, column, inside, height, width, high, wide)
     total, along = tl.sum(given, axis=1), tl.sum(given * unit, axis=1)
     found = given - (total[:, None] + unit * along[:, None]) / (height * width)
     tl.store(by_maps + place, found * (scale * factor)[:, None], mask=inside)
     if affine:
         tl.store(by_weight + which, along, mask=which < count)
         tl.store(by_bias + which, total, mask=which < count)
+
+
+@_jit
+def _rates_kernel(
+    maps,
+    weight,
+    bias,
+    moved,
+    pooled,
+    count,
+    channels,
+    weight_image_stride,
+    weight_channel_stride,
+    bias_image_stride,
+    bias_channel_stride,
+    eps,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    high: tl.constexpr,
+    wide: tl.constexpr,
+    tile: tl.constexpr,
+    rows: tl.constexpr,
+    columns: tl.constexpr,
+):
+    unit, scale, which, _row, _column, place, inside = _unit_maps(maps, count, eps, height, width, tile, rows, columns)
+    factor = _of_each(weight, which, count, channels, weight_image_stride, weight_channel_stride)
+    shift = _of_each(bias, which, count, channels, bias_image_stride, bias_channel_stride)
+    rate = tl.load(moved + place, mask=inside, other=0.0)
+    mean, along = tl.sum(rate, axis=1) / (height * width), tl.sum(unit * rate, axis=1) / (height * width)
+    bent = (rate - mean[:, None] - unit * along[:, None]) * (scale * factor)[:, None]
+    active = tl.where(inside & (unit * factor[:, None] + shift[:, None] > 0), bent, 0.0)
+    _store_pooled(pooled, active, which, count, height, width, high, wide, tile, rows, columns)
+
+
+@_jit
+def _bends_kernel(
+    maps,
+    weight,
+    bias,
+    bent,
+    slope,
+    moved,
+    by_maps,
+    count,
+    channels,
+    weight_image_stride,
+    weight_channel_stride,
+    bias_image_stride,
+    bias_channel_stride,
+    eps,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    high: tl.constexpr,
+    wide: tl.constexpr,
+    tile: tl.constexpr,
+    rows: tl.constexpr,
+    columns: tl.constexpr,
+):
+    unit, scale, which, row, column, place, inside = _unit_maps(maps, count, eps, height, width, tile, rows, columns)
+    factor = _of_each(weight, which, count, channels, weight_image_stride, weight_channel_stride)
+    shift = _of_each(bias, which, count, channels, bias_image_stride, bias_channel_stride)
+    normed = unit * factor[:, None] + shift[:, None]
+    back = _spread(slope, normed, which, row, column, inside, height, width, high, wide) * factor[:, None]
+    through = _spread(bent, normed, which, row, column, inside, height, width, high, wide) * factor[:, None]
+    rate = tl.load(moved + place, mask=inside, other=0.0)
+    pixels = height * width
+    along_back, along_rate = tl.sum(unit * back, axis=1) / pixels, tl.sum(unit * rate, axis=1) / pixels
+    shared = tl.sum(back * rate, axis=1) / pixels - along_back * along_rate
+    shared -= (tl.sum(back, axis=1) / pixels) * (tl.sum(rate, axis=1) / pixels)
+    curved = along_rate[:, None] * back + along_back[:, None] * rate
+    rest = tl.where(inside, through - scale[:, None] * curved, 0.0)
+    mean, along = tl.sum(rest, axis=1) / pixels, tl.sum(unit * rest, axis=1) / pixels
+    found = rest - mean[:, None] - unit * (along + scale * shared)[:, None]
+    tl.store(by_maps + place, found * scale[:, None], mask=inside)
