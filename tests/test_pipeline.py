@@ -151,6 +151,7 @@ def test_the_python_interface_does_what_its_docstring_shows(tmp_path):
     release = privset.generate(dataset(), method=METHOD, budget=BUDGET, out=tmp_path / "set", tally=tally)
     assert tally.not_finite == 0
     again = privset.load(tmp_path / "set")
+    assert isinstance(again, privset.Release)
     assert again.set.digest() == release.set.digest()
     result = privset.evaluate(again, dataset(), classifier="mlp", recipe="quick", runs=2)
     assert len(result.accuracies) == 2

@@ -19,6 +19,7 @@ Or ask the records once, and make as many sets from the answers as you like, any
     privset.distil("statistics", per_class=50, out="set")
 """
 
+from privset import continual
 from privset.data import Dataset, Records, facts_of
 from privset.data import load as load_data
 from privset.errors import BudgetError, ConfigError, DataError, PrivsetError, ReleaseError
@@ -30,6 +31,8 @@ from privset.methods import (
     METHODS,
     DpMerf,
     DpMerfConfig,
+    DpSgd,
+    DpSgdConfig,
     Execution,
     MeasuringMethod,
     Method,
@@ -39,20 +42,27 @@ from privset.methods import (
     Plan,
     Psg,
     PsgConfig,
+    SetConfig,
+    SetMethod,
+    TrainingMethod,
 )
 from privset.observer import Glimpse, Observer, Observers
-from privset.pipeline import distil, generate, measure, plan
+from privset.pipeline import distil, generate, measure, plan, train
 from privset.privacy import BudgetExceeded, NoiseSource, PrivacyBudget, Tally, seeded_noise
 from privset.release import (
     Certificate,
+    Classifier,
+    ClassifierRelease,
     Release,
     StatisticsRelease,
     SyntheticSet,
     Verification,
-    load,
+    load_classifier,
     load_statistics,
+    merge,
     verify,
 )
+from privset.release import load_published as load
 from privset.version import __version__
 
 __all__ = [
@@ -61,11 +71,15 @@ __all__ = [
     "BudgetError",
     "BudgetExceeded",
     "Certificate",
+    "Classifier",
+    "ClassifierRelease",
     "ConfigError",
     "DataError",
     "Dataset",
     "DpMerf",
     "DpMerfConfig",
+    "DpSgd",
+    "DpSgdConfig",
     "Evaluation",
     "Execution",
     "Glimpse",
@@ -86,11 +100,15 @@ __all__ = [
     "Records",
     "Release",
     "ReleaseError",
+    "SetConfig",
+    "SetMethod",
     "StatisticsRelease",
     "SyntheticSet",
     "Tally",
+    "TrainingMethod",
     "Verification",
     "__version__",
+    "continual",
     "distil",
     "evaluate",
     "evaluate_noise",
@@ -99,10 +117,13 @@ __all__ = [
     "facts_of",
     "generate",
     "load",
+    "load_classifier",
     "load_data",
     "load_statistics",
     "measure",
+    "merge",
     "plan",
     "seeded_noise",
+    "train",
     "verify",
 ]

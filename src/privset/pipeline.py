@@ -1,4 +1,4 @@
-"""The whole way of the data, in one file: records -> curator -> method -> synthetic set -> release.
+"""The whole way of the data, in one file: records -> curator -> method -> set or classifier -> release.
 
 This is the only code that is handed records and hands them to a curator. Everything that can go wrong without
 spending privacy is made to go wrong first: the output folder, the data and the plan are checked before the
@@ -24,6 +24,8 @@ from privset.data.records import Dataset, Records
 from privset.errors import BudgetError, ConfigError
 from privset.facts import PublicFacts
 from privset.methods import (
+    DpSgd,
+    DpSgdConfig,
     Execution,
     Measured,
     MeasuringMethod,
@@ -32,7 +34,9 @@ from privset.methods import (
     Moments,
     MomentsConfig,
     Plan,
+    SetMethod,
     Synthesis,
+    TrainingMethod,
     require_measuring,
 )
 from privset.observer import Observer
@@ -40,6 +44,8 @@ from privset.privacy import Curator, Ledger, NoiseSource, PrivacyBudget, Tally, 
 from privset.privacy.accounting import merge
 from privset.release import (
     LEDGER_FILE,
+    Classifier,
+    ClassifierRelease,
     NoisyStatistics,
     Release,
     StatisticsRelease,
@@ -49,12 +55,14 @@ from privset.release import (
     certify_distilled,
     configuration,
     load,
+    load_classifier,
     load_statistics,
     require_verified,
     save,
 )
 from privset.release.certificate import plain
 from privset.release.software import deciding_versions
+from privset.release.statement import Holding
 from privset.release.unfinished import check_free, ledger_beside
 
 
@@ -108,18 +116,52 @@ def generate(
     Raises:
         PrivsetError: Whatever was wrong, found before any budget was spent wherever that is possible.
     """
-    job = _Job.prepare(data, method or _default(execution), budget, Path(out), noise, execution, observer, tally)
-    if not isinstance(job.method, MeasuringMethod):
-        job.out.parent.mkdir(parents=True, exist_ok=True)
-        ledger = Ledger(budget, ledger_beside(job.out), job.observer)
-        synthesis = job.method.run(job.curator(ledger), job.planned, execution=job.execution, observer=job.observer)
+    method = method or _default(execution)
+    if not isinstance(method, SetMethod):
+        raise ConfigError(f"{method.name} makes no synthetic set, but a classifier; call privset.train with it")
+    job = _Job.prepare(data, method, budget, Path(out), noise, execution, observer, tally)
+    if not isinstance(method, MeasuringMethod):
+        ledger = job.new_ledger()
+        synthesis = method.run(job.curator(ledger), job.planned, execution=job.execution, observer=job.observer)
         return job.publish_set(synthesis, ledger)
     with Unfinished(job.out, job.identity("generate")) as work:
-        measured, ledger = job.measure(job.method, work)
-        synthesis = job.method.distil(
-            measured, execution=job.execution, observer=job.observer, checkpoint=work.checkpoint
-        )
+        measured, ledger = job.measure(method, work)
+        synthesis = method.distil(measured, execution=job.execution, observer=job.observer, checkpoint=work.checkpoint)
         return job.publish_set(synthesis, ledger)
+
+
+def train(
+    data: Dataset | str | Path,
+    *,
+    method: TrainingMethod[Any] | None = None,
+    budget: PrivacyBudget,
+    out: str | Path,
+    start: Classifier | None = None,
+    noise: NoiseSource | None = None,
+    execution: Execution | None = None,
+    observer: Observer | None = None,
+    tally: Tally | None = None,
+) -> ClassifierRelease:
+    """Train a classifier on private records and publish it, with its certificate, in the folder ``out``.
+
+    Arguments and charges are those of `generate`; by default the method is dp-sgd with its strong settings. A run that
+    is killed leaves its ledger, and no release. With ``start``, a published classifier of the same form, training goes
+    on from its weights; to these records they are public.
+    """
+    method = method or DpSgd(DpSgdConfig())
+    if not isinstance(method, TrainingMethod):
+        raise ConfigError(f"{method.name} trains no classifier, but makes a synthetic set; call privset.generate")
+    job = _Job.prepare(data, method, budget, Path(out), noise, execution, observer, tally)
+    ledger = job.new_ledger()
+    trained = method.train(
+        job.curator(ledger),
+        job.planned,
+        start=None if start is None else start.weights,
+        execution=job.execution,
+        observer=job.observer,
+    )
+    job.publish(Classifier.from_training(trained, job.dataset.facts), ledger)
+    return load_classifier(job.out)
 
 
 def measure(
@@ -241,6 +283,11 @@ class _Job:
             started=time.perf_counter(),
         )
 
+    def new_ledger(self) -> Ledger:
+        """Of a run that asks as it goes, and cannot be taken up again."""
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        return Ledger(self.planned.budget, ledger_beside(self.out), self.observer)
+
     def curator(self, ledger: Ledger, **options: Any) -> Curator:
         return Curator(
             self.dataset.train,
@@ -278,7 +325,7 @@ class _Job:
         self.publish(SyntheticSet.from_synthesis(synthesis, self.dataset.facts), ledger)
         return load(self.out)
 
-    def publish(self, content: SyntheticSet | NoisyStatistics, ledger: Ledger) -> None:
+    def publish(self, content: SyntheticSet | NoisyStatistics | Classifier, ledger: Ledger) -> None:
         """Write the release, if the method asked exactly what it planned."""
         planned, path = self.planned, ledger_beside(self.out)
         if ledger.events != merge(planned.events):
@@ -286,12 +333,17 @@ class _Job:
                 f"{planned.method} asked other questions than it planned: {ledger.events} instead of {planned.events}. "
                 f"Nothing is released; what was charged is in {path}. This is a bug: please report it."
             )
-        holding = "set" if isinstance(content, SyntheticSet) else "statistics"
-        config_file = configuration.of_plan(planned, holding, self.dataset.reading)
+        config_file = configuration.of_plan(planned, _holding(content), self.dataset.reading)
         seconds = time.perf_counter() - self.started
         issued = certify(planned, content, self.noise.kind, ledger=path, seconds=seconds, config_file=config_file)
         save(self.out, content, issued, path, config_file)
         path.unlink()  # its copy in the release is durable by now
+
+
+def _holding(content: SyntheticSet | NoisyStatistics | Classifier) -> Holding:
+    if isinstance(content, SyntheticSet):
+        return "set"
+    return "statistics" if isinstance(content, NoisyStatistics) else "classifier"
 
 
 def _default(execution: Execution | None = None) -> Moments:

@@ -186,6 +186,40 @@ def test_generate_verify_and_evaluate_speak_json(call, tmp_path):
     assert set(result["beside"]) == {"noise"}
 
 
+def test_a_classifier_from_plan_to_evaluation(call, tmp_path):
+    out, words = tmp_path / "model", ["--method", "dp-sgd", "--epochs", "3", "--epsilon", "5", "--accountant", "rdp"]
+    code, said, _ = call("plan", "digits", *words)
+    assert code == 0
+    assert "dp-sgd on digits: a classifier of 10 classes, from 1,438 records" in said
+    code, said, _ = call("generate", "digits", *words, "--out", str(out), "--json")
+    assert code == 0
+    assert json.loads(said)["weights"] == 3250
+    assert call("verify", str(out))[0] == 0
+    code, said, _ = call("evaluate", str(out), "--data", "digits", "--json")
+    found = json.loads(said)
+    assert code == 0
+    assert (found["trained_on"], found["classifier"], found["recipe"]) == ("private", "scattering", "as trained")
+    assert len(found["accuracy"]["runs"]) == 1
+    code, said, _ = call("evaluate", str(out), "--data", "digits")
+    assert "private records, by the release" in said
+    code, said, _ = call("generate", "--config", str(out / "config.toml"), "--out", str(tmp_path / "again"))
+    assert code == 0
+    assert "a classifier, of 3,250 weights" in said
+    for more, sentence in (
+        (["--recipe", "quick"], "tested as it is; leave out --recipe"),
+        (["--beside", "noise"], "no images that noise could stand in for"),
+    ):
+        code, _, error = call("evaluate", str(out), "--data", "digits", *more)
+        assert code == 2
+        assert sentence in error
+    code, _, error = call("export", str(out), "--to", "npz", "--out", str(tmp_path / "export"))
+    assert code == 2
+    assert "holds a classifier, and no images" in error
+    code, _, error = call("measure", "digits", *words, "--out", str(tmp_path / "statistics"))
+    assert code == 2
+    assert "asks as it goes" in error
+
+
 def test_a_changed_release_fails_with_1(call, release, tmp_path):
     changed = tmp_path / "changed"
     shutil.copytree(release, changed)

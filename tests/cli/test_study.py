@@ -11,7 +11,7 @@ def test_list_run_and_show(call, tmp_path, monkeypatch):
     _, out, _ = call("study", "list")
     assert "moments" in out
     assert "smoke" in out
-    assert json.loads(call("study", "list", "--json")[1])["studies"][1]["cells"] == ["digits-eps10-ipc1"]
+    assert json.loads(call("study", "list", "--json")[1])["studies"][-1]["cells"] == ["digits-eps10-ipc1"]
 
     _, out, _ = call("study", "show", "smoke", "--results", tmp_path)
     assert "missing: digits-eps10-ipc1, 0 of 2 sets finished" in out
@@ -59,7 +59,7 @@ def test_without_time_everything_is_left(call, tmp_path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("run nosuch", "there is no study 'nosuch'; there are moments, smoke"),
+        ("run nosuch", "there is no study 'nosuch'; there are moments, real, dp-sgd, continual, smoke"),
         ("show nosuch", "there is no study 'nosuch'"),
         ("run smoke --cells nosuch --jobs 2", "no cell 'nosuch'; it has digits-eps10-ipc1"),
         ("run smoke --shard 3/2", "shard must be i/n"),

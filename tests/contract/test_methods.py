@@ -8,10 +8,10 @@ import torch
 from tests.conftest import TINY, facts_for, records_for
 
 from privset.errors import ConfigError
-from privset.methods import METHODS, MethodConfig
+from privset.methods import METHODS, MethodConfig, SetConfig, SetMethod, Synthesis, Trained, TrainingMethod
 from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise
 from privset.privacy.accounting import merge
-from privset.release import SyntheticSet
+from privset.release import Classifier, SyntheticSet
 
 BUDGET = PrivacyBudget(epsilon=5.0, accountant="rdp")  # pld would take longer than the method
 
@@ -19,8 +19,8 @@ BUDGET = PrivacyBudget(epsilon=5.0, accountant="rdp")  # pld would take longer t
 class SilencedCurator(Curator):
     """Looks at its records, charges, and answers with zeros."""
 
-    def gradient(self, question, loss, parameters, *, draws=1):
-        answers = super().gradient(question, loss, parameters, draws=draws)
+    def gradient(self, question, loss, parameters, *, draws=1, transform=None):
+        answers = super().gradient(question, loss, parameters, draws=draws, transform=transform)
         return [{name: torch.zeros_like(value) for name, value in answer.items()} for answer in answers]
 
     def total(self, question, statistic, *, block=None):
@@ -31,19 +31,34 @@ def run(method, facts, *, records_seed=0, noise_seed=0, curator_type=Curator, bu
     plan = method.plan(facts, budget)
     ledger = Ledger(budget)
     curator = curator_type(records_for(facts, records_seed), facts, ledger, seeded_noise(noise_seed))
-    return method.run(curator, plan), plan, ledger
+    return perform(method, curator, plan), plan, ledger
+
+
+def perform(method, curator, plan):
+    return method.train(curator, plan) if isinstance(method, TrainingMethod) else method.run(curator, plan)
+
+
+def content(made):
+    """The bytes of all that a method made."""
+    tensors = [made.images, made.labels] if isinstance(made, Synthesis) else made.weights.values()
+    return b"".join(tensor.numpy().tobytes() for tensor in tensors)
 
 
 def test_every_method_has_tiny_settings_for_these_tests():
     assert set(TINY) == set(METHODS)
 
 
-def test_the_records_reach_the_set_through_the_answers_alone(tiny_method, facts):
+def test_every_method_makes_a_set_or_a_classifier():
+    for method in METHODS.values():
+        assert issubclass(method, SetMethod) != issubclass(method, TrainingMethod)
+        assert issubclass(method, SetMethod) == issubclass(method.config_type, SetConfig)
+
+
+def test_the_records_reach_what_is_made_through_the_answers_alone(tiny_method, facts):
     silenced = [run(tiny_method, facts, records_seed=seed, curator_type=SilencedCurator)[0] for seed in (0, 1)]
-    assert silenced[0].images.numpy().tobytes() == silenced[1].images.numpy().tobytes()
-    assert torch.equal(silenced[0].labels, silenced[1].labels)
+    assert content(silenced[0]) == content(silenced[1])
     heard = [run(tiny_method, facts, records_seed=seed)[0] for seed in (0, 1)]
-    assert heard[0].images.numpy().tobytes() != heard[1].images.numpy().tobytes()
+    assert content(heard[0]) != content(heard[1])
 
 
 def test_exactly_the_planned_questions_are_charged(tiny_method, facts):
@@ -56,9 +71,9 @@ def test_a_plan_for_other_settings_or_other_data_is_refused(tiny_method, facts):
     curator = Curator(records_for(facts), facts, Ledger(budget), seeded_noise(0))
     other = type(tiny_method)(dataclasses.replace(tiny_method.config, seed=7))
     with pytest.raises(ConfigError, match="made for other settings"):
-        tiny_method.run(curator, other.plan(facts, budget))
+        perform(tiny_method, curator, other.plan(facts, budget))
     with pytest.raises(ConfigError, match="this plan was made for"):
-        tiny_method.run(curator, tiny_method.plan(facts_for(41), budget))
+        perform(tiny_method, curator, tiny_method.plan(facts_for(41), budget))
 
 
 def test_a_plan_stays_within_the_budget_and_needs_no_data(tiny_method):
@@ -77,9 +92,14 @@ def test_without_privacy_there_is_no_noise_and_the_plan_says_so(tiny_method, fac
     assert plan.to_json()["epsilon"] == "inf"
 
 
-def test_the_set_is_balanced_finite_and_can_be_published(tiny_method):
+def test_what_is_made_is_finite_and_can_be_published_and_a_set_is_balanced(tiny_method):
     for facts in (facts_for(40), facts_for(40, classes=2, channels=3, side=12)):
         made, _, _ = run(tiny_method, facts)
+        if isinstance(made, Trained):
+            trained = Classifier.from_training(made, facts)  # refuses what is not finite, or not of its shape
+            assert trained.architecture == tiny_method.architecture
+            assert trained.predict(records_for(facts).images).shape == (40,)
+            continue
         published = SyntheticSet.from_synthesis(made, facts)
         assert published.per_class == (tiny_method.config.per_class,) * len(facts.classes)
         assert bool(made.images.isfinite().all())
@@ -91,7 +111,7 @@ def test_the_same_seeds_give_the_same_bytes_and_global_seeds_do_not_matter(tiny_
     torch.manual_seed(2)
     state = torch.get_rng_state()
     second, _, _ = run(tiny_method, facts)
-    assert torch.equal(first.images, second.images)
+    assert content(first) == content(second)
     assert torch.equal(state, torch.get_rng_state())
 
 
@@ -101,7 +121,7 @@ def test_every_preset_plans_and_every_setting_is_explained(name):
     for preset in method.presets:
         config = method.preset(preset, per_class=10, epsilon=10.0)
         assert isinstance(config, MethodConfig)
-        assert config.per_class == 10
+        assert not isinstance(config, SetConfig) or config.per_class == 10
         method(config).plan(facts_for(60_000, classes=10, side=28), PrivacyBudget(epsilon=10, accountant="rdp"))
     source = "".join(_source(kind) for kind in method.config_type.__mro__ if dataclasses.is_dataclass(kind))
     for field in dataclasses.fields(method.config_type):

@@ -5,10 +5,13 @@ import torch
 
 from privset.data.records import Dataset, Records
 from privset.errors import ConfigError, DataError
-from privset.evaluation import evaluate
+from privset.evaluation import Evaluation, evaluate, evaluate_release
 from privset.evaluation.protocol import run_seeds
 from privset.facts import normalise
+from privset.methods import DpSgd, DpSgdConfig
 from privset.observer import Observer
+from privset.pipeline import train
+from privset.privacy import PrivacyBudget
 
 
 def halves_set(halves: Dataset) -> tuple[torch.Tensor, torch.Tensor]:
@@ -25,7 +28,7 @@ def test_an_easy_problem_is_solved_and_reported(halves: Dataset) -> None:
     assert torch.tensor(result.confusion).sum(dim=1).tolist() == [30, 30]
     trace = sum(result.confusion[label][label] for label in range(2))
     assert trace / 60 * 100 == pytest.approx(result.mean)
-    assert (result.data, result.classifier, result.recipe.name) == ("halves", "mlp", "quick")
+    assert (result.data, result.classifier, result.recipe_name) == ("halves", "mlp", "quick")
     assert (result.device, result.images, result.trained_on) == ("cpu", 20, "set")
     assert result.seconds > 0
 
@@ -124,3 +127,33 @@ def test_run_seeds_of_neighbouring_seeds_are_all_different() -> None:
 
     assert len(set(seeds)) == 400
     assert all(0 <= seed < 2**32 for seed in seeds)
+
+
+def test_a_published_classifier_is_tested_as_it_is(halves: Dataset, tmp_path) -> None:
+    method, budget = DpSgd(DpSgdConfig.small()), PrivacyBudget(epsilon=float("inf"))
+    release = train(halves, method=method, budget=budget, out=tmp_path / "model")
+
+    result = evaluate_release(tmp_path / "model", halves)
+
+    assert (result.trained_on, result.images, result.classifier) == ("private", 20, "scattering")
+    assert (result.recipe, result.recipe_name, result.seeds) == (None, "as trained", ())
+    answers = release.predict(halves.test.images) if halves.test else torch.empty(0)
+    assert halves.test is not None
+    assert result.accuracies == (100 * float((answers == halves.test.labels).double().mean()),)
+    assert result.mean > 90
+    assert Evaluation.from_json(result.to_json()) == result
+    with pytest.raises(ConfigError, match="tested as it is, and not trained: leave out recipe, runs"):
+        evaluate_release(release, halves, recipe="paper", runs=3)
+    other = dataclasses.replace(halves, facts=dataclasses.replace(halves.facts, classes=("below", "above")))
+    with pytest.raises(DataError, match="labels would not mean the same"):
+        evaluate_release(release, other)
+    without = dataclasses.replace(halves, test=None)
+    with pytest.raises(ConfigError, match="no test images"):
+        evaluate_release(release, without)
+
+
+def test_scattering_can_be_trained_side_by_side(halves: Dataset) -> None:
+    images, labels = halves_set(halves)
+    together = evaluate(images, labels, halves, classifier="scattering", recipe="quick", runs=2)
+    alone = evaluate(images, labels, halves, classifier="scattering", recipe="quick", runs=1)
+    assert together.accuracies[0] == alone.accuracies[0]

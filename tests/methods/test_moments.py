@@ -7,9 +7,9 @@ from tests.conftest import TINY, facts_for, records_for
 
 from privset.data import Records
 from privset.errors import BudgetError, ConfigError
-from privset.methods import Execution, Moments, MomentsConfig, moments
+from privset.methods import Execution, Moments, MomentsConfig, moment_matching
 from privset.methods.descent import Descent
-from privset.methods.moments import Matching, class_groups, feature_maps, network_moments
+from privset.methods.moment_matching import Matching, class_groups, feature_maps, network_moments
 from privset.networks.features import RandomFeatures, WaveLift
 from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise
 
@@ -132,7 +132,7 @@ def test_groups_of_classes_have_the_gradient_of_all_of_them_at_once(monkeypatch,
 
     seen, look = [], RandomFeatures.forward
     monkeypatch.setattr(RandomFeatures, "forward", lambda self, some: seen.append(len(some)) or look(self, some))
-    monkeypatch.setattr(moments, "_PIXELS_AT_ONCE", pixels)
+    monkeypatch.setattr(moment_matching, "_PIXELS_AT_ONCE", pixels)
     descent = Descent(start, facts, averaging=0.0, smoothness=1.0)
     distance = Matching(found, Execution()).follow(descent, torch.tensor([0, 1]))
     assert seen == 2 * sizes

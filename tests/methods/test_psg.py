@@ -10,7 +10,8 @@ from privset.data import Records
 from privset.errors import BudgetError, ConfigError
 from privset.facts import PublicFacts, pixel_range
 from privset.methods import Psg, PsgConfig
-from privset.methods.psg import _batches, _train
+from privset.methods.matching import row_cosine_distance
+from privset.methods.psg import _batches, _matching, _training
 from privset.observer import Observer
 from privset.privacy import Curator, GradientQuestion, Ledger, PrivacyBudget, seeded_noise
 
@@ -26,10 +27,10 @@ class CountingCurator(Curator):
         self.asked: list[tuple[GradientQuestion, int]] = []
         self.parameters: list[dict[str, torch.Tensor]] = []
 
-    def gradient(self, question, loss, parameters, *, draws=1):
+    def gradient(self, question, loss, parameters, *, draws=1, transform=None):
         self.asked.append((question, draws))
         self.parameters.append({name: value.clone() for name, value in parameters.items()})
-        return super().gradient(question, loss, parameters, draws=draws)
+        return super().gradient(question, loss, parameters, draws=draws, transform=transform)
 
 
 def run(config, *, epsilon=math.inf, noise_seed=0, records_seed=0):
@@ -90,7 +91,9 @@ def test_inner_training_is_plain_sgd_over_the_whole_small_set():
     facts = facts_for(40)
     images, labels = torch.randn(6, *facts.shape), torch.arange(3).repeat_interleave(2)
     ours, theirs = (networks.build("mlp", facts, seed=1, width=4) for _ in range(2))
-    _train(ours, images, labels, dataclasses.replace(TINY_PSG, inner_epochs=3), torch.Generator())
+    train, config = _training(ours, images, labels, TINY_PSG), dataclasses.replace(TINY_PSG, inner_epochs=3)
+    for batch in _batches(6, config, torch.Generator()):
+        train(batch)
     optimiser = torch.optim.SGD(theirs.parameters(), lr=0.01)
     for _ in range(3):
         optimiser.zero_grad()
@@ -100,12 +103,42 @@ def test_inner_training_is_plain_sgd_over_the_whole_small_set():
         assert torch.allclose(a, b, atol=1e-7)
 
 
+@pytest.mark.parametrize("network", ["convnet", "mlp"])
+@pytest.mark.parametrize("keep_floats", [True, False])
+def test_a_step_of_matching_is_one_of_sgd_down_the_distance(network, keep_floats):
+    facts = facts_for(40)
+    low, high = pixel_range(facts, torch.zeros(1))
+    generator = torch.Generator().manual_seed(0)
+    config = dataclasses.replace(TINY_PSG, network=network, keep_floats=keep_floats, image_rate=0.5, image_momentum=0.5)
+    ours = torch.randn(6, *facts.shape, generator=generator)
+    theirs, labels = ours.clone().requires_grad_(), torch.arange(3).repeat_interleave(2)
+    built = networks.build(network, facts, seed=1, width=4)
+    match, optimiser = (
+        _matching(built, ours, labels, facts, config),
+        torch.optim.SGD([theirs], lr=0.5, momentum=0.5),
+    )
+    weights = list(built.parameters())
+    for _ in range(3):
+        target = [torch.randn(weight.shape, generator=generator) for weight in weights]
+        distance = match(torch.cat([value.flatten() for value in target]))
+        loss = torch.nn.functional.cross_entropy(built(theirs), labels)
+        expected = row_cosine_distance(torch.autograd.grad(loss, weights, create_graph=True), target)
+        optimiser.zero_grad()
+        (theirs.grad,) = torch.autograd.grad(expected, [theirs])
+        optimiser.step()
+        if not keep_floats:
+            with torch.no_grad():
+                theirs.copy_(theirs.clamp(low, high))
+        assert float(distance) == pytest.approx(float(expected.detach()), rel=1e-4)
+        assert torch.allclose(ours, theirs.detach(), atol=1e-4)
+
+
 def test_without_noise_the_set_comes_to_give_the_gradients_of_the_records():
     class Distances(Observer):
         values: list[float]
 
-        def step(self, count=1, **values):
-            self.values.append(values["distance"])
+        def show(self, look):
+            self.values.append(float(look().values["distance"]))
 
     facts = facts_for(60, classes=2)
     images = torch.full((60, 1, 8, 8), 20, dtype=torch.uint8)
@@ -147,11 +180,13 @@ def test_images_stay_in_pixel_range_unless_floats_are_kept():
 
 def test_sets_larger_than_an_inner_batch_are_shuffled_through_and_smaller_ones_taken_whole():
     generator = torch.Generator().manual_seed(0)
-    first, second = ([*_batches(10, 4, generator)] for _ in range(2))
+    once = dataclasses.replace(TINY_PSG, inner_epochs=1, inner_batch_size=4)
+    first, second = ([*_batches(10, once, generator)] for _ in range(2))
     assert [len(batch) for batch in first] == [4, 4, 2]
     assert sorted(torch.cat(first).tolist()) == list(range(10))
     assert torch.cat(first).tolist() != torch.cat(second).tolist()
-    assert [batch.tolist() for batch in _batches(4, 4, generator)] == [[0, 1, 2, 3]]
+    twice = dataclasses.replace(once, inner_epochs=2)
+    assert [batch.tolist() for batch in _batches(4, twice, generator)] == [[0, 1, 2, 3]] * 2
 
 
 def test_a_choice_that_a_network_does_not_have_is_refused_by_the_plan():

@@ -27,3 +27,10 @@ def test_a_delta_that_would_allow_publishing_a_record_is_refused():
     with pytest.raises(BudgetError, match="publishing one record in the clear"):
         budget.check_size(1000)
     PrivacyBudget(epsilon=float("inf"), delta=1e-3).check_size(10**6)  # no guarantee, so none to undermine
+
+
+def test_a_whole_number_is_a_budget_like_any_other():
+    """It is written into releases as a float, and verified as one."""
+    budget = PrivacyBudget(epsilon=1)
+    assert isinstance(budget.epsilon, float)
+    assert budget == PrivacyBudget(epsilon=1.0)

@@ -331,3 +331,48 @@ def test_answers_are_about_normalised_images(facts, records):
     sums = curator_for(records, facts).total(TotalQuestion(bound=1e6, noise_multiplier=0.0), pixels)
     expected = normalise(records.images, facts)[records.labels == 1].sum(0).flatten()
     assert torch.allclose(sums[1], expected, atol=1e-4)
+
+
+def test_a_transform_is_part_of_the_loss_and_made_once_for_each_record(facts, records):
+    looked = []
+
+    def halves(image):
+        looked.append(image.shape)
+        return image.flatten()[:32].tanh()
+
+    def short(parameters, seen, label):
+        return F.cross_entropy((parameters["weight"] @ seen)[None], label[None])
+
+    def whole(parameters, image, label):
+        return short(parameters, image.flatten()[:32].tanh(), label)
+
+    generator = torch.Generator().manual_seed(0)
+    parameters = {"weight": torch.randn(3, 32, generator=generator, dtype=torch.float64)}
+    for rate in (1.0, 0.4):
+        question = GradientQuestion(sampling_rate=rate, clip_norm=0.2, noise_multiplier=0.5)
+        curator = curator_for(records, facts)
+        answers = curator.gradient(question, short, parameters, draws=2, transform=halves)
+        answers += curator.gradient(question, short, parameters, transform=halves)
+        expected = curator_for(records, facts).gradient(question, whole, parameters, draws=3)
+        for ours, theirs in zip(answers, expected, strict=True):
+            assert torch.allclose(ours["weight"], theirs["weight"], atol=1e-12)
+    assert len(looked) == 2  # once for each curator: all 40 records are looked at together
+    curator_for(records, facts).gradient(
+        question, lambda p, x, y: short(p, x[:32], y), parameters, transform=torch.flatten
+    )
+
+
+def test_one_record_moves_what_follows_a_transform_by_the_clip_norm_at_most(facts, records):
+    def loud(image):
+        return 1e4 * image.flatten()
+
+    def loss(parameters, seen, label):
+        return F.cross_entropy((parameters["weight"] @ seen)[None], label[None])
+
+    question = GradientQuestion(sampling_rate=1.0, clip_norm=0.5, noise_multiplier=0.0)
+    parameters = {"weight": torch.zeros(3, 64)}
+    (every,) = curator_for(records, facts).gradient(question, loss, parameters, transform=loud)
+    for index in (0, 17):
+        curator = curator_for(without(records, index), resized(facts, 39))
+        (fewer,) = curator.gradient(question, loss, parameters, transform=loud)
+        assert float((every["weight"] - fewer["weight"]).norm()) == pytest.approx(0.5, rel=1e-4)

@@ -8,7 +8,7 @@ import pytest
 from privset import methods
 from privset.errors import ReleaseError
 from privset.facts import PublicFacts
-from privset.methods.method import Execution, Method, MethodConfig, Plan, Synthesis
+from privset.methods.method import Execution, Plan, SetConfig, SetMethod, Synthesis
 from privset.observer import Observer
 from privset.privacy.accounting import GaussianEvent, calibrate
 from privset.privacy.budget import PrivacyBudget
@@ -17,7 +17,7 @@ from privset.release import load, replanning, verify
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TwiceConfig(MethodConfig):
+class TwiceConfig(SetConfig):
     """Settings of every kind that JSON has no word for."""
 
     widths: tuple[int, ...] = (1, 2)
@@ -25,7 +25,7 @@ class TwiceConfig(MethodConfig):
     rate: float | None = None
 
 
-class Twice(Method[TwiceConfig]):
+class Twice(SetMethod[TwiceConfig]):
     """Asks two kinds of question, as a method with a measured prior would."""
 
     name = "twice"

@@ -257,3 +257,32 @@ def test_the_commit_is_that_of_the_source_or_none(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "PACKAGE", tmp_path.parent)
     monkeypatch.setenv("PRIVSET_COMMIT", "told")
     assert runner.commit() == "told"
+
+
+def toy(**fields):
+    shared = {"name": "toy", "data": "digits", "classifier": "mlp", "networks": 1, "sets": 2}
+    return Study(name="toy", what="a test", cells=(Cell(**(shared | fields)),))
+
+
+def test_real_records_need_neither_method_nor_release(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "pipeline", None)
+    study = toy(method="real", epsilon=float("inf"), per_class=2, recipes=("quick",))
+    assert run(study, results=tmp_path).finished == ["toy.0", "toy.1"]
+    found = read(tmp_path, "toy")
+    assert (found["method"], found["epsilon"], found["per_class"]) == ("real", "inf", 2)
+    assert (found["noise"], found["settings"]) == ("none", {})
+    assert "not private" in found["note"]
+    assert found["seconds"]["generate"] == 0
+    assert len(set(found["accuracy"]["runs"])) == 2  # another choice for each set
+    assert found["accuracy"]["mean"] > 40
+    assert not list(tmp_path.glob("**/*.png"))  # no picture of real records
+
+
+def test_a_classifier_is_trained_and_tested_as_it_is(tmp_path):
+    study = toy(method="dp-sgd", preset="small", epsilon=10.0, accountant="rdp", recipes=("as trained",))
+    assert run(study, results=tmp_path).finished == ["toy.0", "toy.1"]
+    found = read(tmp_path, "toy")
+    assert (found["recipe"], found["classifier"], found["per_class"]) == ("as trained", "scattering", None)
+    assert (found["noise"], found["seeds"]["networks"]) == ("seeded", [[], []])
+    assert min(found["accuracy"]["runs"]) > 80
+    assert run(study, results=tmp_path).skipped == ["toy.0", "toy.1"]

@@ -2,7 +2,7 @@ import pytest
 
 from privset.data import facts_of
 from privset.errors import ConfigError
-from privset.evaluation import RECIPES
+from privset.evaluation import AS_TRAINED, RECIPES
 from privset.networks import CLASSIFIERS
 from privset.studies import STUDIES, Cell, Study, get
 
@@ -10,10 +10,10 @@ from privset.studies import STUDIES, Cell, Study, get
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 def test_every_cell_of_the_catalogue_could_be_run(study):
     for cell in study.cells:
-        assert cell.definition()["settings"]["per_class"] == cell.per_class
-        assert cell.make_method(3).config.seed == 3
-        assert set(cell.recipes) <= RECIPES.keys()
-        assert cell.classifier in CLASSIFIERS
+        assert cell.definition()["settings"].get("per_class", cell.per_class) == cell.per_class
+        assert cell.is_real or cell.make_method(3).config.seed == 3
+        assert set(cell.recipes) <= ({AS_TRAINED} if cell.trains else RECIPES.keys())
+        assert cell.definition()["classifier"] in CLASSIFIERS
         cell.budget.check_size(facts_of(cell.data).size)
 
 
@@ -23,6 +23,18 @@ def test_the_moments_study_has_every_data_set_epsilon_and_size():
     assert names[0] == "mnist-eps1-ipc10"
     assert names[11] == "cifar10-eps10-ipc50"
     assert names[-1] == "fashion-mnist-eps1-ipc500"
+
+
+def test_the_studies_of_references_have_the_papers_values():
+    real = {cell.name: cell for cell in get("real").cells}
+    assert (real["mnist-all"].published, real["fashion-mnist-ipc20"].published) == (99.6, 77.4)
+    assert real["mnist-all"].definition()["per_class"] is None
+    assert real["mnist-all"].definition()["epsilon"] == "inf"
+    trained = {cell.name: cell for cell in get("dp-sgd").cells}
+    assert trained["fashion-mnist-eps10-paper"].published == 82.9
+    assert trained["fashion-mnist-eps10-paper"].definition()["classifier"] == "convnet"
+    assert trained["mnist-eps1-strong"].definition()["classifier"] == "scattering"
+    assert trained["mnist-eps1-strong"].published is None
 
 
 def make(**changes):
@@ -46,9 +58,18 @@ def test_what_cannot_be_a_study_is_refused():
     for change in ({"sets": 0}, {"networks": 0}, {"recipes": ()}):
         with pytest.raises(ConfigError, match="at least one set"):
             make(**change)
+    for change in ({"settings": {"runs": 1}}, {"preset": "small"}, {"epsilon": 1.0, "preset": ""}):
+        with pytest.raises(ConfigError, match="real records have no preset"):
+            make(**({"method": "real", "epsilon": float("inf")} | change))
+    for change in ({}, {"recipes": ("paper",), "per_class": None, "networks": 1}):
+        with pytest.raises(ConfigError, match="a classifier is one network"):
+            make(**({"method": "dp-sgd"} | change))
+    for change in ({"per_class": None}, {"recipes": ("paper", AS_TRAINED)}):
+        with pytest.raises(ConfigError, match="a set has a number of images"):
+            make(**change)
     with pytest.raises(ConfigError, match="two cells have one name"):
         Study(name="s", what="", cells=(make(), make()))
-    with pytest.raises(ConfigError, match="no study 'nosuch'; there are moments, smoke"):
+    with pytest.raises(ConfigError, match="no study 'nosuch'; there are moments, real, dp-sgd, continual, smoke"):
         get("nosuch")
 
 

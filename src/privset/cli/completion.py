@@ -27,7 +27,7 @@ Shell = Literal["bash", "zsh", "fish"]
 Options = dict[str, list[str]]
 """Option -> the words it can be, if these are known."""
 
-_ACTIONS = {"study": ["list", "run", "show"]}
+_ACTIONS = {"study": ["list", "run", "show"], "continual": ["stage"]}
 """Commands with commands of their own."""
 
 _PLACES = {
@@ -53,6 +53,7 @@ def completion(arguments: Sequence[str]) -> int:
     options = {name: options_of(command, _ACTIONS.get(name, [])) for name, command in COMMANDS.items()}
     known = [*catalogue.SETS]
     words = {"plan": known, "generate": known, "measure": known, "completion": list(_PLACES), **_ACTIONS}
+    words["continual"] = [*words["continual"], *known]
     about = {name: (command.__doc__ or "").splitlines()[0] for name, command in COMMANDS.items()}
     write = {"bash": _bash, "zsh": _zsh, "fish": _fish}[parsed.shell]
     console.show(f"# For privset in {parsed.shell}; to have it always: {_PLACES[parsed.shell]}")
@@ -63,7 +64,7 @@ def completion(arguments: Sequence[str]) -> int:
 def options_of(command: Callable[[Sequence[str]], int], actions: Sequence[str]) -> Options:
     """The options of a command, of all of its actions and with all methods."""
     found: Options = {}
-    for start in [[action] for action in actions] or [[]]:
+    for start in ([], *([action] for action in actions)):
         found |= _in_help(_help(command, start))
     if "--method" in found:
         for name in methods.METHODS:

@@ -14,7 +14,7 @@ from privset import pipeline
 from privset.cli import console
 from privset.cli.arguments import DEFAULT_PER_CLASS, Config, parse
 from privset.cli.config import ConfigFile
-from privset.cli.generate import show_set
+from privset.cli.generate import show_made
 from privset.cli.tensorboard import require_tensorboard
 from privset.cli.watching import watched
 from privset.methods import DEFAULT, Execution, MethodConfig, get
@@ -68,7 +68,7 @@ def distil(arguments: Sequence[str]) -> int:
     facts, settings = source.certificate.public_facts(), dataclasses.asdict(parsed.settings)
     with console.Bars() as bars, watched(bars, parsed.out, facts, parsed.tensorboard) as observer:
         release = pipeline.distil(source, out=parsed.out, execution=execution, observer=observer, **settings)
-    show_set(release, parsed.json)
+    show_made(release, parsed.json)
     return 0
 
 

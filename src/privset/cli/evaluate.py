@@ -11,13 +11,14 @@ import tyro
 
 from privset.cli import console
 from privset.cli.arguments import DataArguments, parse
+from privset.errors import ConfigError
 from privset.evaluation import Evaluation, evaluate_noise, evaluate_real, evaluate_release
-from privset.release import load
+from privset.release import ClassifierRelease, Release, load_published
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluateArguments:
-    """Train fresh classifiers on a release and test them on real images."""
+    """Train fresh classifiers on a release and test them on real images; a published classifier is tested as it is."""
 
     release: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RELEASE")]]
     """The folder of the release."""
@@ -43,18 +44,20 @@ class EvaluateArguments:
 def evaluate(arguments: Sequence[str]) -> int:
     """Train classifiers on a release and test them on real images."""
     parsed = parse(EvaluateArguments, arguments, "privset evaluate")
-    release = load(parsed.release)
-    settings = {name: getattr(parsed, name) for name in ("classifier", "recipe", "runs", "seed", "device")}
+    release = load_published(parsed.release)
+    settings = {name: getattr(parsed, name) for name in _TRAINING}
+    if isinstance(release, ClassifierRelease):
+        _check_as_trained(parsed)
     with console.Bars() as bars:
         dataset = parsed.reading.load(parsed.data, bars)
-        settings["observer"] = bars
-        result = evaluate_release(release, dataset, **settings)
-        others = [
-            evaluate_real(dataset, **settings)
-            if reference == "real"
-            else evaluate_noise(dataset, release.set.labels, **settings)
-            for reference in parsed.beside
-        ]
+        how = {"device": parsed.device, "observer": bars}
+        result = evaluate_release(release, dataset, **how, **(settings if isinstance(release, Release) else {}))
+        others = []
+        for reference in parsed.beside:
+            if reference == "real":
+                others.append(evaluate_real(dataset, **how, **settings))
+            elif isinstance(release, Release):
+                others.append(evaluate_noise(dataset, release.set.labels, **how, **settings))
     if "real" in parsed.beside:
         console.warn("For the data holder only: accuracies after training on the real records carry no guarantee.")
     if parsed.json:
@@ -68,20 +71,42 @@ def evaluate(arguments: Sequence[str]) -> int:
     return 0
 
 
+_TRAINING = ("classifier", "recipe", "runs", "seed")
+
+_WORDS = {
+    "set": "the release",
+    "private": "private records, by the release",
+    "real": "real records",
+    "noise": "random noise",
+}
+
+
+def _check_as_trained(parsed: EvaluateArguments) -> None:
+    """Refuse what says how to train, for a classifier that is tested as it is, unless real data is to be trained on."""
+    if "noise" in parsed.beside:
+        raise ConfigError(f"{parsed.release} holds a classifier, and no images that noise could stand in for")
+    defaults = {field.name: field.default for field in dataclasses.fields(EvaluateArguments)}
+    given = [f"--{name}" for name in _TRAINING if getattr(parsed, name) != defaults[name]]
+    if given and "real" not in parsed.beside:
+        raise ConfigError(
+            f"{parsed.release} holds a classifier, which is tested as it is; leave out {', '.join(given)}"
+        )
+
+
 def show(result: Evaluation, others: Sequence[Evaluation]) -> None:
     """Accuracies side by side, then the confusion matrix of the set."""
     console.show_table(
         ["trained on", "images", "test accuracy", "each network"],
         [
             [
-                {"set": "the release", "real": "real records", "noise": "random noise"}[one.trained_on],
+                _WORDS[one.trained_on],
                 f"{one.images:,}",
                 f"{one.mean:.1f} %" + (f" ± {one.std:.1f}" if len(one.accuracies) > 1 else ""),
                 ", ".join(f"{accuracy:.1f}" for accuracy in one.accuracies),
             ]
             for one in (result, *others)
         ],
-        title=f"{result.classifier} tested on {result.data}, recipe {result.recipe.name}",
+        title=f"{result.classifier} tested on {result.data}, recipe {result.recipe_name}",
     )
     if len(result.classes) <= 20:
         console.show_table(

@@ -15,16 +15,17 @@ from privset.cli.arguments import Config, PlanArguments, parse_planned
 from privset.cli.plan import describe
 from privset.cli.tensorboard import require_tensorboard
 from privset.cli.watching import watched
-from privset.methods import Execution, MeasuringMethod, require_measuring
+from privset.data.records import Dataset
+from privset.methods import Execution, MeasuringMethod, Method, TrainingMethod, require_measuring
 from privset.privacy import NoiseSource, Tally
-from privset.release import Release, StatisticsRelease
+from privset.release import ClassifierRelease, Release, StatisticsRelease
 
-Made = TypeVar("Made", Release, StatisticsRelease)
+Made = TypeVar("Made")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GenerateArguments(PlanArguments[Config]):
-    """A synthetic set from private records, as a release with its certificate."""
+    """A synthetic set from private records, or a classifier trained on them, as a release with its certificate."""
 
     out: Path
     """Folder to write the release to; it must not exist."""
@@ -36,10 +37,17 @@ class GenerateArguments(PlanArguments[Config]):
 
 
 def generate(arguments: Sequence[str]) -> int:
-    """Make a synthetic set from private records and write the release."""
-    release, parsed = spend(GenerateArguments, arguments, "privset generate", pipeline.generate)
-    show_set(release, parsed.json)
+    """Make a synthetic set from private records, or train a classifier on them, and write the release."""
+    release, parsed = spend(GenerateArguments, arguments, "privset generate", make_any)
+    show_made(release, parsed.json)
     return 0
+
+
+def make_any(data: Dataset, *, method: Method[Any], **how: Any) -> Release | ClassifierRelease:
+    """Whatever the method makes: a set, or a classifier."""
+    if isinstance(method, TrainingMethod):
+        return pipeline.train(data, method=method, **how)
+    return pipeline.generate(data, method=method, **how)
 
 
 def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[..., Made]) -> tuple[Made, Any]:
@@ -79,16 +87,17 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
     return release, parsed
 
 
-def show_set(release: Release, as_json: bool) -> None:
-    """The new set, for a person or for a program."""
+def show_made(release: Release | ClassifierRelease, as_json: bool) -> None:
+    """The new set or classifier, for a person or for a program."""
     if as_json:
-        console.show_json(summary(release) | {"images": len(release.set)})
+        count = {"images": len(release.set)} if isinstance(release, Release) else {"weights": len(release.trained)}
+        console.show_json(summary(release) | count)
     else:
         console.show(release.certificate.statement)
         console.show(f"The release is in {release.path}")
 
 
-def summary(release: Release | StatisticsRelease) -> dict[str, object]:
+def summary(release: Release | StatisticsRelease | ClassifierRelease) -> dict[str, object]:
     """What a program wants to know of a new release."""
     guarantee = release.certificate.guarantee
     return {

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from privset.cli import console
 from privset.cli.completion import completion
+from privset.cli.continual import continual
 from privset.cli.datasets import datasets
 from privset.cli.distil import distil
 from privset.cli.evaluate import evaluate
@@ -14,6 +15,7 @@ from privset.cli.export import export
 from privset.cli.generate import generate
 from privset.cli.measure import measure
 from privset.cli.memory import keep_freed_memory
+from privset.cli.merge import merge
 from privset.cli.methods import methods
 from privset.cli.plan import plan
 from privset.cli.report import report
@@ -31,11 +33,20 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "distil": distil,
     "evaluate": evaluate,
     "verify": verify,
+    "merge": merge,
+    "continual": continual,
     "export": export,
     "report": report,
     "study": study,
     "completion": completion,
 }
+
+
+_KEPT = {
+    "generate": "nothing was released, and what was charged stays in the ledger",
+    "continual": "finished stages are kept; what an unfinished one was charged stays in its ledger",
+}
+"""What is left of a command that was interrupted."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,8 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.warn(f"privset: {error}")
         return 2
     except KeyboardInterrupt as stop:
-        asking = "nothing was released, and what was charged stays in the ledger" if arguments[0] == "generate" else ""
-        kept = str(stop) or asking  # a run that can go on says so itself
+        kept = str(stop) or _KEPT.get(arguments[0], "")  # a run that can go on says so itself
         console.warn(f"privset: stopped{'; ' if kept else ''}{kept}")
         return 130
 

@@ -9,7 +9,7 @@ from privset import pipeline
 from privset.cli import console
 from privset.cli.arguments import Config, PlanArguments, parse_planned
 from privset.errors import ConfigError
-from privset.methods import Plan
+from privset.methods import Plan, SetConfig
 from privset.privacy.budget import RELATION
 from privset.release.statement import rounded_up
 
@@ -47,9 +47,9 @@ def plan(arguments: Sequence[str]) -> int:
 def describe(planned: Plan, *, measuring: bool = False) -> str:
     """The plan in a few lines, for a data holder; ``measuring`` if no set is made yet."""
     facts, budget = planned.facts, planned.budget
-    made = "statistics" if measuring else f"{planned.config.per_class * len(facts.classes)} synthetic images"
     lines = [
-        f"{planned.method} on {facts.name}: {made} in {len(facts.classes)} classes, from {facts.size:,} records of "
+        f"{planned.method} on {facts.name}: {_made(planned, measuring)} {len(facts.classes)} classes, from "
+        f"{facts.size:,} records of "
         f"{'x'.join(map(str, facts.shape))}.",
         f"It asks {planned.questions:,} question(s):",
         *(
@@ -67,3 +67,10 @@ def describe(planned: Plan, *, measuring: bool = False) -> str:
     else:
         lines.append("NOT PRIVATE: epsilon is infinite, the answers carry no noise.")
     return "\n".join(lines)
+
+
+def _made(planned: Plan, measuring: bool) -> str:
+    if not isinstance(planned.config, SetConfig):
+        return "a classifier of"
+    images = planned.config.per_class * len(planned.facts.classes)
+    return "statistics in" if measuring else f"{images} synthetic images in"

@@ -220,7 +220,7 @@ def describe(result: dict[str, Any], recipes: Sequence[str]) -> list[str]:
     published, seconds = result["published"], result["seconds"]
     return [
         f"{result['epsilon']}" if result["epsilon"] == "inf" else f"{result['epsilon']:g}",
-        str(result["per_class"]),
+        "all" if result["per_class"] is None else str(result["per_class"]),
         *map(accuracy, recipes),
         "" if published is None else f"{published:.1f}",
         f"{seconds['generate']:.0f} + {seconds['evaluate']:.0f}",

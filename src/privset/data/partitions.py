@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+from collections.abc import Sequence
 
 import torch
 
-from privset.data.records import Records
-from privset.errors import ConfigError
+from privset.data.records import Dataset, Records
+from privset.errors import ConfigError, DataError
 
 
 def held_out_count(size: int, fraction: float) -> int:
@@ -42,6 +44,61 @@ def split(records: Records, fraction: float, seed: int = 0) -> tuple[Records, Re
     ]
     order = sorted(range(len(records)), key=ranks.__getitem__)
     return _take(records, sorted(order[count:])), _take(records, sorted(order[:count]))
+
+
+def of_classes(dataset: Dataset, names: Sequence[str], *, among: Sequence[str] | None = None) -> Dataset:
+    """The part of a data set that has these classes, as someone holds it who has no other.
+
+    A record belongs to the part or not by its own label alone, so one record more changes the part by one record or
+    not at all. How many records the part has is public, like the size of any data set here.
+
+    Args:
+        dataset: All of it.
+        names: The classes of the part.
+        among: The classes that its labels are numbered by, if more are named than it has.
+
+    Raises:
+        DataError: A class is not in the data, is named twice, or there are no records at all.
+
+    >>> from privset.facts import PublicFacts
+    >>> facts = PublicFacts(name="toy", channels=1, height=8, width=8, classes=("a", "b", "c"), size=3, mean=(0.5,),
+    ...                     std=(0.5,))
+    >>> blank = Records(torch.zeros(3, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 2]))
+    >>> of_classes(Dataset(facts, blank, None), ["c", "a"]).train.labels
+    tensor([1, 0])
+    """
+    facts, target = dataset.facts, tuple(among or names)
+    train = of_labels(dataset.train, facts.classes, names, among=target)
+    test = None if dataset.test is None else of_labels(dataset.test, facts.classes, names, among=target)
+    if not len(train):
+        raise DataError(f"{facts.name} has no training records of the classes {', '.join(names)}")
+    own = dataclasses.replace(facts, classes=target, size=len(train))
+    # The name of the whole is not where this part can be read from.
+    return Dataset(own, train, test, {name: value for name, value in dataset.reading.items() if name != "data"})
+
+
+def of_labels(
+    records: Records, classes: Sequence[str], names: Sequence[str], *, among: Sequence[str] | None = None
+) -> Records:
+    """The records of the classes ``names``, in their old order, numbered as in ``among``; by default as in ``names``.
+
+    Args:
+        records: Labelled by ``classes``.
+        classes: What their labels mean.
+        names: The classes that are kept.
+        among: What the new labels mean.
+    """
+    target = tuple(among or names)
+    for name in names:
+        if name not in classes:
+            raise DataError(f"there is no class {name!r}; there are {', '.join(classes)}")
+    if len(set(names)) < len(names) or not set(names) <= set(target):
+        raise DataError(f"{', '.join(names)} must be different classes, all of {', '.join(target)}")
+    renamed = torch.full((len(classes),), -1)
+    for name in names:
+        renamed[list(classes).index(name)] = target.index(name)
+    labels = renamed[records.labels]
+    return Records(records.images[labels >= 0], labels[labels >= 0])
 
 
 def _take(records: Records, positions: list[int]) -> Records:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from privset.evaluation.protocol import evaluate, evaluate_release
+from privset.evaluation.protocol import evaluate, evaluate_classifier, evaluate_release
 from privset.evaluation.recipes import RECIPES, Recipe
 from privset.evaluation.references import evaluate_noise, evaluate_real
-from privset.evaluation.scores import Evaluation
+from privset.evaluation.scores import AS_TRAINED, Evaluation
 
 __all__ = [
+    "AS_TRAINED",
     "RECIPES",
     "Evaluation",
     "Recipe",
     "evaluate",
+    "evaluate_classifier",
     "evaluate_noise",
     "evaluate_real",
     "evaluate_release",

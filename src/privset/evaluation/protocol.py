@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,26 @@ from privset.evaluation.scores import Evaluation, confusion
 from privset.evaluation.training import TrainingSet, train
 from privset.facts import PublicFacts
 from privset.observer import Observer
-from privset.release import Release
-from privset.release import load as load_release
+from privset.release import ClassifierRelease, Release, load_published
 
 
-def evaluate(
+def evaluate(images: Tensor, labels: Tensor, dataset: Dataset, **settings: Any) -> Evaluation:
+    """Train fresh classifiers on ``images`` and test them on ``dataset.test``.
+
+    Args:
+        images: Normalised floats ``[n, channels, height, width]`` to train on.
+        labels: ``[n]``, numbered as in ``dataset``.
+        dataset: Whose test split is classified; its training records are not touched.
+        settings: As in `train_and_test`.
+    """
+    return train_and_test(images, labels, dataset.facts, _test_split(dataset), **settings)
+
+
+def train_and_test(
     images: Tensor,
     labels: Tensor,
-    dataset: Dataset,
+    facts: PublicFacts,
+    test: Records,
     *,
     classifier: str = "convnet",
     recipe: str = "paper",
@@ -35,12 +48,13 @@ def evaluate(
     observer: Observer | None = None,
     trained_on: str = "set",
 ) -> Evaluation:
-    """Train fresh classifiers on ``images`` and test them on ``dataset.test``.
+    """Train fresh classifiers on ``images`` and test them on ``test``.
 
     Args:
         images: Normalised floats ``[n, channels, height, width]`` to train on.
-        labels: ``[n]``, numbered as in ``dataset``.
-        dataset: Whose test split is classified; its training records are not touched.
+        labels: ``[n]``, numbered as in ``facts``.
+        facts: What is public about the images that are classified.
+        test: These images, with their labels.
         classifier: Name of the network.
         recipe: Name of the way to train it.
         runs: How many networks, each from its own initial weights.
@@ -50,8 +64,6 @@ def evaluate(
         trained_on: A word for what ``images`` are, kept in the result.
     """
     observer = observer or Observer()
-    facts = dataset.facts
-    test = _test_split(dataset)
     _check_set(images, labels, facts)
     if runs < 1:
         raise ConfigError(f"at least one run is needed to evaluate, not {runs}")
@@ -81,8 +93,12 @@ def evaluate(
         classes=facts.classes,
         seeds=seeds,
         seconds=time.perf_counter() - started,
-        device=torch.cuda.get_device_name(place) if place.type == "cuda" else str(place),
+        device=_spelled(place),
     )
+
+
+def _spelled(place: torch.device) -> str:
+    return torch.cuda.get_device_name(place) if place.type == "cuda" else str(place)
 
 
 def run_seeds(seed: int, runs: int) -> tuple[int, ...]:
@@ -140,18 +156,79 @@ def _device(name: str) -> torch.device:
     return place
 
 
-def evaluate_release(release: Release | str | Path, data: Dataset | str | Path, **settings: Any) -> Evaluation:
-    """Train fresh classifiers on a release and test them on the real test split of ``data``.
+def evaluate_release(
+    release: Release | ClassifierRelease | str | Path, data: Dataset | str | Path, **settings: Any
+) -> Evaluation:
+    """Test a release on the real test split of ``data``: fresh classifiers trained on a set, or the one published.
 
     Args:
         release: A release, or its folder.
         data: The data it stands in for, loaded or by name or path.
-        settings: As in `evaluate`.
+        settings: As in `evaluate`; for a published classifier ``device`` and ``observer`` only.
     """
-    release = release if isinstance(release, Release) else load_release(Path(release))
+    release = load_published(release) if isinstance(release, str | Path) else release
     dataset = data if isinstance(data, Dataset) else load_data(data)
-    _check_belongs(release.set.facts, dataset.facts)
-    return evaluate(release.set.normalised(), release.set.labels, dataset, **settings)
+    if isinstance(release, ClassifierRelease):
+        if odd := sorted(settings.keys() - {"device", "observer"}):
+            raise ConfigError(f"a published classifier is tested as it is, and not trained: leave out {', '.join(odd)}")
+        return evaluate_classifier(release, dataset, **settings)
+    ours, theirs = release.set.facts, dataset.facts
+    if set(ours.classes) == set(theirs.classes):  # in whatever order: labels are told by their names
+        ours = dataclasses.replace(ours, classes=theirs.classes)
+    _check_belongs(ours, theirs)
+    labels = torch.tensor([theirs.classes.index(name) for name in release.set.facts.classes])[release.set.labels]
+    return evaluate(release.set.normalised(), labels, dataset, **settings)
+
+
+def evaluate_classifier(
+    release: ClassifierRelease, dataset: Dataset, *, device: str = "cpu", observer: Observer | None = None
+) -> Evaluation:
+    """Test a published classifier, as it is, on ``dataset.test``.
+
+    Args:
+        release: The classifier.
+        dataset: Whose test split is classified; its training records are not touched.
+        device: Where to test.
+        observer: Told of the progress.
+    """
+    _check_belongs(release.trained.facts, dataset.facts)
+    return score_as_trained(release, dataset.facts, _test_split(dataset), device=device, observer=observer)
+
+
+def score_as_trained(
+    release: ClassifierRelease,
+    facts: PublicFacts,
+    test: Records,
+    *,
+    device: str = "cpu",
+    observer: Observer | None = None,
+) -> Evaluation:
+    """Test a published classifier on ``test``, whose labels and form are those of ``facts``; the rest is as above."""
+    observer = observer or Observer()
+    if release.trained.facts.shape != facts.shape:
+        ours, theirs = ("x".join(map(str, shape)) for shape in (release.trained.facts.shape, facts.shape))
+        raise DataError(
+            f"the classifier is for {ours} images, and those of {facts.name} are {theirs}; give the --size and "
+            "--channels that it was trained with"
+        )
+    place, started = _device(device), time.perf_counter()
+    observer.phase("testing", 1)
+    counts = confusion(release.classifier().to(place), test, facts)
+    accuracy = 100 * int(counts.trace()) / len(test)
+    observer.step(accuracy=accuracy)
+    return Evaluation(
+        data=facts.name,
+        trained_on="private",
+        images=release.trained.facts.size,
+        classifier=release.trained.architecture.network,
+        recipe=None,
+        accuracies=(accuracy,),
+        confusion=tuple(tuple(row) for row in counts.tolist()),
+        classes=facts.classes,
+        seeds=(),
+        seconds=time.perf_counter() - started,
+        device=_spelled(place),
+    )
 
 
 def _check_belongs(ours: PublicFacts, theirs: PublicFacts) -> None:

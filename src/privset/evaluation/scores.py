@@ -21,20 +21,25 @@ CHUNK = 500
 """Test images classified at once: deep networks on large images then still fit in a small memory."""
 
 
+AS_TRAINED = "as trained"
+"""In place of the name of a recipe: what was published is a classifier, and no one trains it."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Test accuracy of a classifier trained several times on one set.
+    """Test accuracy of a classifier trained several times on one set, or of one that was published itself.
 
     Attributes:
         data: Name of the data set whose test split was classified.
-        trained_on: What was trained on: ``set``, ``real`` or ``noise``.
+        trained_on: What was trained on: ``set``, ``real`` or ``noise``; ``private`` for a published classifier, which
+            was trained on private records and is tested as it is.
         images: Number of images trained on.
         classifier: Name of the network.
-        recipe: How it was trained.
+        recipe: How it was trained; None for a published classifier.
         accuracies: Percent of the test images, one for each network.
         confusion: Test images by truth (row) and answer (column), summed over the networks.
         classes: Names of the rows and columns.
-        seeds: One for each network.
+        seeds: One for each network; none for a published one.
         seconds: Training and testing together.
         device: What it ran on.
     """
@@ -43,13 +48,18 @@ class Evaluation:
     trained_on: str
     images: int
     classifier: str
-    recipe: Recipe
+    recipe: Recipe | None
     accuracies: tuple[float, ...]
     confusion: tuple[tuple[int, ...], ...]
     classes: tuple[str, ...]
     seeds: tuple[int, ...]
     seconds: float
     device: str
+
+    @property
+    def recipe_name(self) -> str:
+        """What the recipe is called; "as trained" where there is none."""
+        return AS_TRAINED if self.recipe is None else self.recipe.name
 
     @property
     def mean(self) -> float:
@@ -77,8 +87,8 @@ class Evaluation:
             "trained_on": self.trained_on,
             "images": self.images,
             "classifier": self.classifier,
-            "recipe": self.recipe.name,
-            "recipe_settings": dataclasses.asdict(self.recipe),
+            "recipe": self.recipe_name,
+            "recipe_settings": None if self.recipe is None else dataclasses.asdict(self.recipe),
             "accuracy": {"mean": self.mean, "std": self.std, "runs": list(self.accuracies)},
             "class_accuracy": list(self.class_accuracies),
             "confusion": [list(row) for row in self.confusion],

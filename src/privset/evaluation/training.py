@@ -237,9 +237,10 @@ def _join(networks: Sequence[nn.Module]) -> tuple[Sequence[Tensor], Callable[[Te
         return weights, lambda batch: torch.stack([one(part) for one, part in zip(quick, batch, strict=True)])
     stacked, _ = stack_module_state(list(networks))
     skeleton = copy.deepcopy(networks[0]).to("meta")
+    fixed = dict(networks[0].named_buffers())  # not learned, so that all networks have the same
 
     def one(own: dict[str, Tensor], batch: Tensor) -> Tensor:
-        return functional_call(skeleton, own, (batch,))
+        return functional_call(skeleton, own | fixed, (batch,))
 
     together = torch.vmap(one)
     return list(stacked.values()), lambda batch: together(stacked, batch)

@@ -1,16 +1,18 @@
-"""Noisy answers to synthetic set: one file a method, each loop reading like its paper's pseudo-code."""
+"""Noisy answers to a synthetic set or a classifier: one file a method, each loop reading like its pseudo-code."""
 
 from typing import Any
 
 from privset.errors import ConfigError
 from privset.methods.checkpoint import Checkpoint
 from privset.methods.dp_merf import DpMerf, DpMerfConfig
+from privset.methods.dp_sgd import DpSgd, DpSgdConfig
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics, require_measuring
-from privset.methods.method import Execution, Method, MethodConfig, Plan, Synthesis
+from privset.methods.method import Execution, Method, MethodConfig, Plan, SetConfig, SetMethod, Synthesis
 from privset.methods.moments import Moments, MomentsConfig
 from privset.methods.psg import Psg, PsgConfig
+from privset.methods.training import Architecture, Trained, TrainingMethod
 
-METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in (Moments, Psg, DpMerf)}
+METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in (Moments, Psg, DpMerf, DpSgd)}
 """By the name typed on the command line; the first is the default."""
 
 DEFAULT = next(iter(METHODS))
@@ -30,9 +32,12 @@ def get(name: str) -> type[Method[Any]]:
 __all__ = [
     "DEFAULT",
     "METHODS",
+    "Architecture",
     "Checkpoint",
     "DpMerf",
     "DpMerfConfig",
+    "DpSgd",
+    "DpSgdConfig",
     "Execution",
     "Measured",
     "MeasuringMethod",
@@ -43,8 +48,12 @@ __all__ = [
     "Plan",
     "Psg",
     "PsgConfig",
+    "SetConfig",
+    "SetMethod",
     "Statistics",
     "Synthesis",
+    "Trained",
+    "TrainingMethod",
     "get",
     "require_measuring",
 ]

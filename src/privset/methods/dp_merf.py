@@ -19,7 +19,7 @@ from privset.facts import PublicFacts, pixel_range
 from privset.methods.checkpoint import Checkpoint, Stages
 from privset.methods.descent import Adam
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics
-from privset.methods.method import Execution, MethodConfig, Plan, Synthesis, require, require_at_least_one
+from privset.methods.method import Execution, Plan, SetConfig, Synthesis, require, require_at_least_one
 from privset.networks.features import waves_of
 from privset.networks.generators import UpsamplingGenerator, draw_codes
 from privset.networks.recording import recorded, sent
@@ -37,7 +37,7 @@ _SHOWN = 10
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DpMerfConfig(MethodConfig):
+class DpMerfConfig(SetConfig):
     """Settings of DP-MERF: `waves` to `noise_multiplier` are measured with, the others only distilled with."""
 
     waves: int = 500

@@ -18,7 +18,7 @@ from torch import Tensor
 from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.methods.checkpoint import Checkpoint
-from privset.methods.method import Config, Execution, Method, Plan, Synthesis, require
+from privset.methods.method import Config, Execution, Method, Plan, SetMethod, Synthesis, require
 from privset.observer import Observer
 from privset.privacy.curator import Curator
 
@@ -41,7 +41,7 @@ class Measured(Generic[Config]):
     statistics: Statistics
 
 
-class MeasuringMethod(Method[Config]):
+class MeasuringMethod(SetMethod[Config]):
     """A method that asks `total` questions about all records only, and makes sets from the answers afterwards."""
 
     measured_with: ClassVar[frozenset[str]]

@@ -23,14 +23,23 @@ Config = TypeVar("Config", bound="MethodConfig")
 class MethodConfig:
     """Settings that every method has. What a subclass adds may change utility and cost, never the guarantee."""
 
-    per_class: int = 10
-    """Synthetic images for each class."""
     seed: int = 0
     """Seed of everything public: initial images, networks, shuffling. Never of the noise."""
 
     def __post_init__(self) -> None:
-        require_at_least_one(self, "per_class")
         require(0 <= self.seed < 2**32, f"seed must be 0 or more, and below 2**32, not {self.seed}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SetConfig(MethodConfig):
+    """Settings that every method has that makes a synthetic set."""
+
+    per_class: int = 10
+    """Synthetic images for each class."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least_one(self, "per_class")
 
 
 def require(condition: bool, otherwise: str) -> None:
@@ -184,11 +193,19 @@ class Method(abc.ABC, Generic[Config]):
     @classmethod
     @abc.abstractmethod
     def preset(cls, name: str, *, per_class: int, epsilon: float) -> MethodConfig:
-        """The named preset's settings for a set of this size at this budget."""
+        """The named preset's settings at this budget, and, if it makes one, for a set of this size."""
 
     @abc.abstractmethod
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """Calibrate the noise for these public facts; reads no record."""
+
+    def _check(self, curator: Curator, plan: Plan) -> None:
+        require(plan.method == self.name and plan.config == self.config, "this plan was made for other settings")
+        require(plan.facts == curator.facts, f"this plan was made for {plan.facts}, not for {curator.facts}")
+
+
+class SetMethod(Method[Config]):
+    """A method that makes a synthetic set."""
 
     def run(
         self,
@@ -205,7 +222,3 @@ class Method(abc.ABC, Generic[Config]):
     @abc.abstractmethod
     def _synthesise(self, curator: Curator, plan: Plan, execution: Execution, observer: Observer) -> Synthesis:
         """The method itself; `run` has checked that plan, settings and curator belong together."""
-
-    def _check(self, curator: Curator, plan: Plan) -> None:
-        require(plan.method == self.name and plan.config == self.config, "this plan was made for other settings")
-        require(plan.facts == curator.facts, f"this plan was made for {plan.facts}, not for {curator.facts}")

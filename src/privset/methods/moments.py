@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
-from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -23,9 +21,10 @@ from privset.facts import PublicFacts
 from privset.methods.checkpoint import Checkpoint, Stages
 from privset.methods.descent import Descent, Spectrum, cosine
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics
-from privset.methods.method import Execution, MethodConfig, Plan, Synthesis, require, require_at_least_one
+from privset.methods.method import Execution, Plan, SetConfig, Synthesis, require, require_at_least_one
+from privset.methods.moment_matching import Matching, feature_map, feature_maps, wave_lift
 from privset.methods.refining import ridge_loss, trained_features
-from privset.networks.features import RandomFeatures, WaveLift, look, random_views
+from privset.networks.features import RandomFeatures, look, random_views
 from privset.networks.precision import tensor_cores
 from privset.networks.recording import recorded, sent
 from privset.networks.stacking import Stack
@@ -34,7 +33,7 @@ from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MomentsConfig(MethodConfig):
+class MomentsConfig(SetConfig):
     """Settings of moments: `networks` to `count_share` are measured with, the others only distilled with."""
 
     networks: int = 40
@@ -58,7 +57,7 @@ class MomentsConfig(MethodConfig):
     steps: int = 1500
     """Optimisation steps on the pixels, of the set and of the pool."""
     networks_per_step: int = 4
-    """Networks matched in one step."""
+    """Networks matched in one step; fewer for more than 50 images a class."""
     image_rate: float = 0.05
     """Learning rate of the pixels at the start; it falls to nearly nothing along a cosine."""
     smoothness: float = 1.0
@@ -153,7 +152,7 @@ class Moments(MeasuringMethod[MomentsConfig]):
         """Class sizes ``[k, 1]``; for each network, feature sums ``[P, d]`` and lifted ones by class ``[P, k, e]``."""
         config, classes = self.config, len(facts.classes)
         with torch.device("meta"):  # the shape of features, and no computation
-            features = _feature_map(config, facts, 0)(torch.empty(1, *facts.shape)).shape[1]
+            features = feature_map(config, facts, 0)(torch.empty(1, *facts.shape)).shape[1]
         return {
             "class_sizes": (classes, 1),
             "feature_sums": (config.networks, features),
@@ -163,7 +162,7 @@ class Moments(MeasuringMethod[MomentsConfig]):
     def _measure(self, curator: Curator, plan: Plan, execution: Execution, observer: Observer) -> Statistics:
         config, facts = self.config, plan.facts
         # What cannot be built, or is too large for this machine, fails here, before anything is charged.
-        lift = _lift(config, self.shapes(facts), execution)
+        lift = wave_lift(config, self.shapes(facts), execution)
         blank = torch.zeros(1, *facts.shape, device=execution.device)
         lift(next(feature_maps(config, facts, execution))(blank))
         size_question, centre_question, sum_question = self._questions(plan.noise_multiplier)
@@ -198,20 +197,17 @@ class Moments(MeasuringMethod[MomentsConfig]):
         generator = torch.Generator().manual_seed(config.seed)
         stages = Stages(generator, checkpoint, observer)
         matching = Matching(measured, execution)
-        together = config.networks_per_step
-        images = self._match(matching, config.per_class, together, "distilling", stages, generator)
+        images = self._match(matching, config.per_class, "distilling", stages, generator)
         if config.per_class < config.pool:
-            # A larger set needs fewer networks at once: its own mean is less noisy.
-            fewer = max(1, together // 2)
-            pool = self._match(matching, config.pool, fewer, "distilling a pool", stages, generator)
-            images = self._refine(images, pool, matching, fewer, stages, generator, observer)
+            pool = self._match(matching, config.pool, "distilling a pool", stages, generator)
+            images = self._refine(images, pool, matching, stages, generator, observer)
         return Synthesis(images.cpu(), matching.labels(config.per_class).cpu())
 
     def _match(
-        self, matching: Matching, per_class: int, networks: int, name: str, stages: Stages, generator: torch.Generator
+        self, matching: Matching, per_class: int, name: str, stages: Stages, generator: torch.Generator
     ) -> Tensor:
         """Images from noise, optimised until the class means of their lifted features are the measured ones."""
-        config, facts = self.config, matching.facts
+        config, facts, networks = self.config, matching.facts, networks_at_once(self.config, per_class)
         white = 0.5 * torch.randn(matching.classes * per_class, *facts.shape, generator=generator)
         start = Spectrum(white, smoothness=config.smoothness).image(white).to(matching.device)
         descent = Descent(start, facts, averaging=config.averaging, smoothness=config.smoothness)
@@ -234,13 +230,13 @@ class Moments(MeasuringMethod[MomentsConfig]):
         start: Tensor,
         pool: Tensor,
         matching: Matching,
-        networks: int,
         stages: Stages,
         generator: torch.Generator,
         observer: Observer,
     ) -> Tensor:
         """Images that stand in for the pool, and still match what was measured."""
         config, facts, classes = self.config, matching.facts, matching.classes
+        networks = max(1, config.networks_per_step // 2)  # beside those that were trained
         labels, pool_labels = matching.labels(config.per_class), matching.labels(config.pool)
         trained = Stack(
             trained_features(
@@ -284,90 +280,10 @@ _REFINING = 4.0
 """Weight of the error on the pool beside the distance of one network's class means."""
 
 
-_PIXELS_AT_ONCE = 2**23
-"""Pixels that go through a network together: those of 8192 images of 32x32."""
+def networks_at_once(config: MomentsConfig, per_class: int) -> int:
+    """Networks matched in one step; beyond 50 images a class fewer, since the mean of more images wavers less.
 
-
-class Matching:
-    """How far the class means of images are from the measured ones, network by network.
-
-    The weights of all networks are stacked, so that a choice of networks is a choice of rows: a tensor on the
-    device, which a recorded step can be given.
-
-    Args:
-        measured: What was measured.
-        execution: Where to compute.
+    >>> [networks_at_once(MomentsConfig(), size) for size in (1, 50, 100, 500)]
+    [4, 4, 2, 1]
     """
-
-    def __init__(self, measured: Measured[MomentsConfig], execution: Execution) -> None:
-        self.facts, self.classes = measured.facts, len(measured.facts.classes)
-        self.device = torch.device(execution.device)
-        self._maps = Stack(list(feature_maps(measured.config, measured.facts, execution)))
-        self._centres, self._targets = network_moments(measured.statistics, measured.facts, execution)
-        shapes = {name: tuple(value.shape) for name, value in measured.statistics.items()}
-        self._lift = _lift(measured.config, shapes, execution)
-
-    def labels(self, per_class: int) -> Tensor:
-        """Labels ``[classes * per_class]`` of a set, class by class."""
-        return torch.arange(self.classes, device=self.device).repeat_interleave(per_class)
-
-    def choose(self, count: int, generator: torch.Generator) -> Tensor:
-        """The numbers ``[count]`` of different networks; of all of them if there are fewer."""
-        return sent(torch.randperm(len(self._centres), generator=generator)[:count], self.device)
-
-    def follow(self, descent: Descent, chosen: Tensor) -> Tensor:
-        """The squared distance ``[]`` of the images of a descent by these networks, which it is to bring down."""
-        # One network and one group of classes after the other, so that the memory of one is enough.
-        rows = [chosen[position : position + 1] for position in range(len(chosen))]
-        parts = itertools.product(rows, class_groups(self.facts, len(descent.images) // self.classes))
-        with tensor_cores(self.device):
-            found = [descent.follow(lambda images, p=part: self._distance(images, *p)) for part in parts]
-        return torch.stack(found).sum()
-
-    def _distance(self, images: Tensor, row: Tensor, group: slice) -> Tensor:
-        """The part of the squared distance ``[]`` by one network that is due to a group of classes."""
-        some = images.unflatten(0, (self.classes, -1))[group].flatten(0, 1)
-        centre, target = self._centres.index_select(0, row)[0], self._targets.index_select(0, row)[0]
-        lifted = self._lift(self._maps(row, some) - centre)
-        return (lifted.unflatten(0, (len(target[group]), -1)).mean(1) - target[group]).square().sum()
-
-
-def class_groups(facts: PublicFacts, per_class: int) -> list[slice]:
-    """The classes in groups whose images go through a network together; a class is never divided."""
-    together = max(1, _PIXELS_AT_ONCE // (per_class * facts.height * facts.width))
-    return [slice(first, first + together) for first in range(0, len(facts.classes), together)]
-
-
-def feature_maps(config: MomentsConfig, facts: PublicFacts, execution: Execution) -> Iterator[RandomFeatures]:
-    """The networks, from the public seed alone."""
-    for number in range(config.networks):
-        yield _feature_map(config, facts, number).to(execution.device)
-
-
-def _feature_map(config: MomentsConfig, facts: PublicFacts, number: int) -> RandomFeatures:
-    return RandomFeatures(
-        facts,
-        seed=config.seed * 1_000_003 + number,
-        width=config.width,
-        depth=config.depth,
-        resolution=config.resolution,
-        warp=config.warp,
-    )
-
-
-def _lift(config: MomentsConfig, shapes: Mapping[str, tuple[int, ...]], execution: Execution) -> WaveLift:
-    features = shapes["feature_sums"][1]
-    return WaveLift(features, waves=config.waves, bandwidth=config.bandwidth, seed=config.seed).to(execution.device)
-
-
-def network_moments(statistics: Statistics, facts: PublicFacts, execution: Execution) -> tuple[Tensor, Tensor]:
-    """Of each network the mean feature ``[P, d]``, and the mean lifted feature of each class ``[P, classes, e]``.
-
-    Sums are divided by the number of records, which is public, or by noisy class sizes. A mean of unit vectors is no
-    longer than 1; one of a class that is, by noise in few records, is shortened to that.
-    """
-    sizes, totals, sums = (
-        statistics[name].to(execution.device) for name in ("class_sizes", "feature_sums", "lifted_sums")
-    )
-    targets = sums / sizes.clamp_min(1)
-    return totals / facts.size, targets / targets.norm(dim=2, keepdim=True).clamp_min(1)
+    return max(1, config.networks_per_step * 50 // max(50, per_class))

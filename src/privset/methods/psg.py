@@ -19,8 +19,10 @@ from torch.func import functional_call
 from privset import networks
 from privset.errors import ConfigError
 from privset.facts import PublicFacts, pixel_range
-from privset.methods.matching import row_cosine_distance
-from privset.methods.method import Execution, Method, MethodConfig, Plan, Synthesis, require, require_at_least_one
+from privset.methods.matching import matching_slope
+from privset.methods.method import Execution, Plan, SetConfig, SetMethod, Synthesis, require, require_at_least_one
+from privset.networks.fused import fused
+from privset.networks.recording import Step, recorded, sent
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, GradientQuestion, PrivacyBudget, calibrate
 from privset.privacy.accounting import LEAST_NOISE
@@ -38,7 +40,7 @@ _PAPER_LOOPS = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PsgConfig(MethodConfig):
+class PsgConfig(SetConfig):
     """Settings of PSG; the defaults are the paper's for 10 images per class at epsilon 10."""
 
     runs: int = 1000
@@ -129,7 +131,7 @@ class PsgConfig(MethodConfig):
         )
 
 
-class Psg(Method[PsgConfig]):
+class Psg(SetMethod[PsgConfig]):
     """Private set generation by gradient matching."""
 
     name = "psg"
@@ -180,33 +182,31 @@ class Psg(Method[PsgConfig]):
         generator = torch.Generator().manual_seed(config.seed)
 
         labels = torch.arange(len(facts.classes)).repeat_interleave(config.per_class).to(execution.device)
-        images = torch.randn(len(labels), *facts.shape, generator=generator).to(execution.device).requires_grad_()
-        optimiser = torch.optim.SGD([images], lr=config.image_rate, momentum=config.image_momentum)
+        images = torch.randn(len(labels), *facts.shape, generator=generator).to(execution.device)
+        network = self._network(facts, 0).to(execution.device)
+        match, train = _matching(network, images, labels, facts, config), _training(network, images, labels, config)
 
         curator.prepay(question, event.count)
         observer.phase("matching gradients", event.count)
         for _ in range(config.runs):
-            network_seed = int(torch.randint(2**31, (), generator=generator))
-            network = networks.build(config.network, facts, seed=network_seed, width=config.width, depth=config.depth)
-            network.to(execution.device)
+            fresh = self._network(facts, int(torch.randint(2**31, (), generator=generator)))
+            network.load_state_dict(fresh.state_dict())  # in place, so that recorded steps go on with it
             for outer in range(config.outer_steps):
                 if outer:  # no gradient is matched after the last training, so none is done
-                    _train(network, images.detach(), labels, config, generator)
+                    for batch in _batches(len(labels), config, generator):
+                        train(sent(batch, labels.device))
                 parameters = {name: value.detach() for name, value in network.named_parameters()}
-                answers = curator.gradient(question, _loss_of(network), parameters, draws=config.batches_per_step)
-                for answer in answers:
-                    target = [total / expected_batch for total in answer.values()]
-                    distance = row_cosine_distance(_gradient_of(network, images, labels), target)
-                    optimiser.zero_grad()
-                    (images.grad,) = torch.autograd.grad(distance, [images])
-                    optimiser.step()
-                    if not config.keep_floats:
-                        low, high = pixel_range(facts, images)
-                        with torch.no_grad():
-                            images.copy_(images.clamp(low, high))
-                    observer.step(distance=float(distance.detach()))
-                    observer.show(lambda: Glimpse(images.detach(), labels))  # made of charged answers alone
-        return Synthesis(images.detach().cpu(), labels.cpu(), keep_floats=config.keep_floats)
+                for answer in curator.gradient(question, _loss_of(network), parameters, draws=config.batches_per_step):
+                    distance = match(torch.cat([total.flatten() for total in answer.values()]) / expected_batch)
+                    observer.step()
+                    observer.show(
+                        lambda d=distance: Glimpse(images, labels, {"distance": d})
+                    )  # of charged answers alone
+        return Synthesis(images.cpu(), labels.cpu(), keep_floats=config.keep_floats)
+
+    def _network(self, facts: PublicFacts, seed: int) -> nn.Module:
+        config = self.config
+        return networks.build(config.network, facts, seed=seed, width=config.width, depth=config.depth)
 
 
 def _loss_of(network: nn.Module):
@@ -218,23 +218,43 @@ def _loss_of(network: nn.Module):
     return loss
 
 
-def _gradient_of(network: nn.Module, images: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
-    """The gradient of the mean loss over all synthetic images, differentiable with respect to them."""
-    loss = F.cross_entropy(network(images), labels)
-    return torch.autograd.grad(loss, list(network.parameters()), create_graph=True)
+def _matching(network: nn.Module, images: Tensor, labels: Tensor, facts: PublicFacts, config: PsgConfig) -> Step:
+    """Moves the images, by gradient descent with momentum, towards giving the network a gradient ``[d]``."""
+    shapes = [weight.shape for weight in network.parameters()]
+    velocity, (low, high) = torch.zeros_like(images), pixel_range(facts, images)
+
+    def step(target: Tensor) -> Tensor:
+        pieces = target.split([shape.numel() for shape in shapes])
+        gradient = [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+        distance, slope = matching_slope(network, images, labels, gradient)
+        velocity.mul_(config.image_momentum).add_(slope)
+        images.sub_(config.image_rate * velocity)
+        if not config.keep_floats:
+            images.clamp_(low, high)
+        return distance
+
+    return recorded(step, images.device)
 
 
-def _train(network: nn.Module, images: Tensor, labels: Tensor, config: PsgConfig, generator: torch.Generator) -> None:
-    """Inner epochs of plain SGD on the synthetic set."""
-    optimiser = torch.optim.SGD(network.parameters(), lr=config.network_rate)
+def _training(network: nn.Module, images: Tensor, labels: Tensor, config: PsgConfig) -> Step:
+    """Trains the network, by plain gradient descent, on the images of these numbers."""
+    weights, forward = list(network.parameters()), fused(network)
+
+    def step(batch: Tensor) -> Tensor:
+        loss = F.cross_entropy(forward(images[batch]), labels[batch])
+        slopes = torch.autograd.grad(loss, weights, allow_unused=True)
+        with torch.no_grad():
+            for weight, slope in zip(weights, slopes, strict=True):
+                if slope is not None:  # a bias before a norm has none
+                    weight.sub_(config.network_rate * slope)
+        return loss.detach()
+
+    return recorded(step, images.device)
+
+
+def _batches(size: int, config: PsgConfig, generator: torch.Generator) -> Iterator[Tensor]:
+    """Numbers of images ``[n]``, batch by batch, for all inner epochs; a set that fits into one is taken whole."""
     for _ in range(config.inner_epochs):
-        for batch in _batches(len(labels), config.inner_batch_size, generator):
-            optimiser.zero_grad()
-            F.cross_entropy(network(images[batch]), labels[batch]).backward()
-            optimiser.step()
-
-
-def _batches(size: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Shuffled batches of indices; a set that fits into one batch is taken whole."""
-    order = torch.arange(size) if size <= batch_size else torch.randperm(size, generator=generator)
-    yield from order.split(batch_size)
+        whole = size <= config.inner_batch_size
+        order = torch.arange(size) if whole else torch.randperm(size, generator=generator)
+        yield from order.split(config.inner_batch_size)

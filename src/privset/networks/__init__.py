@@ -1,4 +1,4 @@
-"""Public architectures: the classifiers that methods match gradients on and that evaluation trains."""
+"""Public architectures: the classifiers that methods train or match gradients on and that evaluation trains."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.networks.classifiers import MLP, AlexNet, ConvNet, LeNet, Shape
 from privset.networks.deep_classifiers import VGG11, ResNet18
+from privset.networks.scattering import ScatteringNet
 
-__all__ = ["CLASSIFIERS", "MLP", "VGG11", "AlexNet", "ConvNet", "LeNet", "ResNet18", "Shape", "build"]
+__all__ = ["CLASSIFIERS", "MLP", "VGG11", "AlexNet", "ConvNet", "LeNet", "ResNet18", "ScatteringNet", "Shape", "build"]
 
 CLASSIFIERS: Mapping[str, Callable[..., nn.Module]] = {
     "convnet": ConvNet,
@@ -24,6 +25,7 @@ CLASSIFIERS: Mapping[str, Callable[..., nn.Module]] = {
     "vgg11": VGG11,
     "resnet18": ResNet18,
     "mlp": MLP,
+    "scattering": ScatteringNet,
 }
 """Every classifier by the name the command line knows it by."""
 

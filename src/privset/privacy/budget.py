@@ -32,6 +32,9 @@ class PrivacyBudget:
     """How the noise is calibrated: rdp (as the paper), pld (tighter), or the better of these two valid bounds."""
 
     def __post_init__(self) -> None:
+        # A whole number is written down as JSON and TOML write a float, so that it is found again as it was.
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+        object.__setattr__(self, "delta", float(self.delta))
         if math.isnan(self.epsilon) or self.epsilon <= 0:
             raise BudgetError(
                 f"epsilon must be above 0, not {self.epsilon:g}: no answer about the data is free. "

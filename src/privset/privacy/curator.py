@@ -27,6 +27,9 @@ from privset.privacy.sampling import poisson_sample
 Statistic = Callable[[Tensor, Tensor], Tensor]
 """(image [c, h, w], label []) -> vector [d]: like a loss, a pure function of one record."""
 
+Transform = Callable[[Tensor], Tensor]
+"""image [c, h, w] -> what a loss is to see in its place: a pure function of one record, and a public one."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GradientQuestion:
@@ -144,7 +147,13 @@ class Curator:
         self._prepaid[single] = self._prepaid.get(single, 0) + count
 
     def gradient(
-        self, question: GradientQuestion, loss: Loss, parameters: Parameters, *, draws: int = 1
+        self,
+        question: GradientQuestion,
+        loss: Loss,
+        parameters: Parameters,
+        *,
+        draws: int = 1,
+        transform: Transform | None = None,
     ) -> list[Parameters]:
         """``draws`` independent noisy gradient sums at the same parameters, each on its own Poisson sample.
 
@@ -156,13 +165,15 @@ class Curator:
             loss: Of one record, a public function.
             parameters: Where the gradient is taken; public.
             draws: How many answers.
+            transform: What the loss is given in place of an image, a public function that stays what it is. Evaluated
+                under `torch.func.vmap`, once for each record: the curator remembers the values of the last one.
         """
         if any(value.dtype not in (torch.float32, torch.float64) for value in parameters.values()):
             raise ConfigError("gradients are asked for in float32 or float64; in less, clipping would not hold")
         if self._keeps:
             raise ConfigError("answers to gradient questions are not kept; a method that measures asks for totals only")
         self._pay(question, draws)
-        return [self._answer_gradient(question, loss, parameters) for _ in range(draws)]
+        return [self._answer_gradient(question, loss, parameters, transform) for _ in range(draws)]
 
     def total(self, question: TotalQuestion, statistic: Statistic, *, block: int | None = None) -> Tensor:
         """Noisy sums ``[classes, d]``, or ``[1, d]`` if not by class, of a statistic over all records.
@@ -222,17 +233,34 @@ def _answers(
     tally: Tally,
     kept: KeptAnswers | None,
 ) -> tuple[
-    Callable[[GradientQuestion, Loss, Parameters], Parameters],
+    Callable[[GradientQuestion, Loss, Parameters, Transform | None], Parameters],
     Callable[[TotalQuestion, Statistic, int | None], Tensor],
 ]:
     """The two functions that may look at the records, and the only references to them."""
     images, labels = records.images.to(device), records.labels.to(device)
+    seen: dict[tuple[Transform, torch.dtype], Tensor] = {}
 
-    def gradient(question: GradientQuestion, loss: Loss, parameters: Parameters) -> Parameters:
+    def transformed(transform: Transform, dtype: torch.dtype) -> Tensor:
+        """What a transform gives for every record, whoever takes part: each is looked at by itself, and once."""
+        if (transform, dtype) not in seen:
+            seen.clear()
+            of_each, block = vmap(transform), chunk or _block_for(device)
+            with torch.no_grad():
+                parts = [of_each(normalise(part, facts, dtype)) for part in images.split(block)]
+            seen[transform, dtype] = torch.cat(parts)
+        return seen[transform, dtype]
+
+    def gradient(
+        question: GradientQuestion, loss: Loss, parameters: Parameters, transform: Transform | None
+    ) -> Parameters:
         chosen = poisson_sample(noise, len(labels), question.sampling_rate).to(device)
         dtype = next(iter(parameters.values())).dtype
+
+        def given(part: Tensor) -> Tensor:
+            return normalise(images[part], facts, dtype) if transform is None else transformed(transform, dtype)[part]
+
         parts = chosen.split(chunk or _chunk_for(parameters, device))
-        chunks = ((normalise(images[part], facts, dtype), labels[part]) for part in parts if len(part))
+        chunks = ((given(part), labels[part]) for part in parts if len(part))
         sums, bad = clipped_gradient_sum(loss, parameters, chunks, clip_norm=question.clip_norm)
         tally.not_finite += int(bad)
         std = question.noise_multiplier * question.clip_norm

@@ -1,10 +1,21 @@
-"""What comes out: a synthetic set or noisy statistics, their certificate, and the folder they are published in."""
+"""What comes out: a set, noisy statistics or a classifier, the certificate, and the folder they are published in."""
 
-from privset.release.artefact import Release, StatisticsRelease, load, load_statistics, save
+from privset.release.artefact import (
+    ClassifierRelease,
+    Release,
+    StatisticsRelease,
+    load,
+    load_classifier,
+    load_published,
+    load_statistics,
+    save,
+)
 from privset.release.certificate import LEDGER_FILE, Certificate
+from privset.release.classifier import Classifier
 from privset.release.dataset import LabelledImages
 from privset.release.folder import check_writable
 from privset.release.issuing import certify, certify_distilled
+from privset.release.merging import merge
 from privset.release.statement import NOT_ACCOUNTED, statement_of
 from privset.release.statistics import NoisyStatistics
 from privset.release.synthetic import SyntheticSet
@@ -16,6 +27,8 @@ __all__ = [
     "NOT_ACCOUNTED",
     "Certificate",
     "Check",
+    "Classifier",
+    "ClassifierRelease",
     "LabelledImages",
     "NoisyStatistics",
     "Release",
@@ -27,7 +40,10 @@ __all__ = [
     "certify_distilled",
     "check_writable",
     "load",
+    "load_classifier",
+    "load_published",
     "load_statistics",
+    "merge",
     "require_verified",
     "save",
     "statement_of",

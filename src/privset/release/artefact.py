@@ -8,20 +8,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from privset import methods
 from privset.errors import ConfigError, ReleaseError
 from privset.methods import Measured, MeasuringMethod, require_measuring
-from privset.release import card, replanning, statistics, synthetic
+from privset.release import card, classifier, replanning, statistics, synthetic
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import Certificate, sha256
+from privset.release.classifier import Classifier
 from privset.release.dataset import LabelledImages
 from privset.release.folder import write_folder
 from privset.release.issuing import Content, content_files, given_files
-from privset.release.sections import SetContents
+from privset.release.sections import ClassifierContents, SetContents, StatisticsContents
 from privset.release.statistics import NoisyStatistics
 from privset.release.synthetic import SyntheticSet
+
+_WORDS = {
+    "set": "a synthetic set",
+    "distilled set": "a synthetic set",
+    "joined set": "a synthetic set",
+    "joined disjoint set": "a synthetic set",
+    "statistics": "statistics",
+    "classifier": "a classifier",
+}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -109,6 +119,29 @@ class StatisticsRelease:
         return chosen
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class ClassifierRelease:
+    """A classifier as read from its folder.
+
+    Attributes:
+        path: The folder.
+        trained: Its architecture and weights.
+        certificate: What was asked, what it cost, what it guarantees.
+    """
+
+    path: Path
+    trained: Classifier
+    certificate: Certificate
+
+    def classifier(self) -> nn.Module:
+        """The network, on the CPU: normalised images ``[n, c, h, w]`` -> logits ``[n, classes]``."""
+        return self.trained.network()
+
+    def predict(self, images: Tensor) -> Tensor:
+        """Images ``[n, c, h, w]``, 8-bit pixels or floats in [0, 1] -> labels ``[n]``, as the certificate has them."""
+        return self.trained.predict(images)
+
+
 def save(
     folder: Path,
     content: Content,
@@ -120,7 +153,7 @@ def save(
 
     Args:
         folder: Where; it must not exist.
-        content: The set or the statistics that the certificate was made for.
+        content: The set, the statistics or the classifier that the certificate was made for.
         certificate: Its certificate.
         ledger_path: The curator's ledger, which is copied; None if the certificate was made without one.
         config_file: The bytes of the configuration file, likewise.
@@ -131,7 +164,12 @@ def save(
     Raises:
         ReleaseError: It exists, cannot be written, or content, ledger and certificate do not belong together.
     """
-    return write_folder(folder, _files(content, certificate, given_files(ledger_path, config_file)).items())
+    return save_with(folder, content, certificate, given_files(ledger_path, config_file))
+
+
+def save_with(folder: Path, content: Content, certificate: Certificate, given: dict[str, bytes]) -> Path:
+    """Like `save`, with the files that do not follow from content and certificate, by name in the folder."""
+    return write_folder(folder, _files(content, certificate, given).items())
 
 
 def load(folder: str | Path) -> Release:
@@ -141,11 +179,16 @@ def load(folder: str | Path) -> Release:
     numbers in the certificate are right is for `verify`.
 
     Raises:
-        ReleaseError: A missing or unreadable file, an unknown version, statistics in place of a set, or another set
-            than the certificate's.
+        ReleaseError: A missing or unreadable file, an unknown version, something else in place of a set, or another
+            set than the certificate's.
     """
     folder = Path(folder)
     parsed, where = _certificate(folder), folder / synthetic.FILE
+    if isinstance(parsed.contents, ClassifierContents):
+        raise ReleaseError(
+            f"{folder} holds a classifier, and no images; see how good it is with `privset evaluate {folder} --data "
+            "DATA`, use it with privset.load"
+        )
     if not isinstance(parsed.contents, SetContents):
         raise ReleaseError(
             f"{folder} holds statistics, not images; make a set from them with `privset distil {folder} --out SET`"
@@ -166,9 +209,9 @@ def load_statistics(folder: str | Path) -> StatisticsRelease:
     """
     folder = Path(folder)
     parsed, where = _certificate(folder), folder / statistics.FILE
-    if isinstance(parsed.contents, SetContents):
+    if not isinstance(parsed.contents, StatisticsContents):
         raise ReleaseError(
-            f"{folder} holds a synthetic set, and no set can be distilled from another; give the folder that "
+            f"{folder} holds {_WORDS[parsed.holding]}, and no set can be distilled from that; give the folder that "
             "`privset measure` wrote"
         )
     loaded = NoisyStatistics.from_bytes(read_file(folder, statistics.FILE), str(where))
@@ -176,6 +219,30 @@ def load_statistics(folder: str | Path) -> StatisticsRelease:
         raise ReleaseError(f"{where}: holds {loaded}, and the certificate is about other shapes; get the release again")
     _check_digest(loaded, parsed, where)
     return StatisticsRelease(folder, loaded, parsed)
+
+
+def load_classifier(folder: str | Path) -> ClassifierRelease:
+    """Read a classifier, with the same suspicion as `load` reads a set.
+
+    Raises:
+        ReleaseError: A missing or unreadable file, an unknown version, something else in place of a classifier, or
+            other weights than the certificate's.
+    """
+    folder = Path(folder)
+    parsed, where = _certificate(folder), folder / classifier.FILE
+    if not isinstance(parsed.contents, ClassifierContents):
+        raise ReleaseError(f"{folder} holds {_WORDS[parsed.holding]}, and no classifier; load it with privset.load")
+    architecture, facts = replanning.architecture_of(parsed.contents), parsed.public_facts()
+    loaded = Classifier.from_bytes(read_file(folder, classifier.FILE), architecture, facts, str(where))
+    _check_digest(loaded, parsed, where)
+    return ClassifierRelease(folder, loaded, parsed)
+
+
+def load_published(folder: str | Path) -> Release | ClassifierRelease:
+    """Read a synthetic set or a classifier, whichever it is; see `load` and `load_classifier`."""
+    folder = Path(folder)
+    trained = isinstance(_certificate(folder).contents, ClassifierContents)
+    return load_classifier(folder) if trained else load(folder)
 
 
 def _certificate(folder: Path) -> Certificate:

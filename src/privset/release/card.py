@@ -1,4 +1,4 @@
-"""README.md of a release, a dataset card: what it holds, whom the guarantee protects, how to use it.
+"""README.md of a release, a dataset or model card: what it holds, whom the guarantee protects, how to use it.
 
 The card is a function of the certificate alone. It leaves out the seal and the digests of files, which are
 made after it.
@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 
+from privset.release import model_card
 from privset.release.certificate import Certificate
-from privset.release.sections import SetContents, StatisticsContents
+from privset.release.sections import ClassifierContents, Joined, SetContents, StatisticsContents
 from privset.release.statement import rounded_up
 
 FILE = "README.md"
@@ -24,6 +25,8 @@ def write(certificate: Certificate) -> str:
     contents = certificate.contents
     if isinstance(contents, SetContents):
         middle = [_contents(certificate, contents), _origin(certificate), _loading(certificate, contents)]
+    elif isinstance(contents, ClassifierContents):
+        middle = [_classifier(certificate, contents), model_card.loading(certificate, contents)]
     else:
         middle = [_statistics(certificate, contents), _DISTILLING]
     parts = [
@@ -42,8 +45,8 @@ def write(certificate: Certificate) -> str:
 
 def title(certificate: Certificate) -> str:
     """What a release is called, in words; not yet safe to be shown by Markdown."""
-    what = "Synthetic images in place" if isinstance(certificate.contents, SetContents) else "Statistics"
-    return f"{what} of {certificate.facts.name}"
+    what = {"set": "Synthetic images in place", "statistics": "Statistics", "classifier": "A classifier"}
+    return f"{what[certificate.contents.kind]} of {certificate.facts.name}"
 
 
 def size_category(images: int) -> str:
@@ -53,7 +56,7 @@ def size_category(images: int) -> str:
 
 def tags(certificate: Certificate) -> list[str]:
     """What a release can be found by."""
-    kind = "synthetic" if isinstance(certificate.contents, SetContents) else "statistics"
+    kind = {"set": "synthetic"}.get(certificate.contents.kind, certificate.contents.kind)
     return [kind, "privset", "differential-privacy" if certificate.guarantee.private else "not-private"]
 
 
@@ -136,6 +139,8 @@ def _contents(certificate: Certificate, contents: SetContents) -> str:
 
 
 def _origin(certificate: Certificate) -> str:
+    if certificate.joined is not None:
+        return _parts(certificate.joined)
     if certificate.source is None:
         return ""
     return (
@@ -147,22 +152,57 @@ def _origin(certificate: Certificate) -> str:
     )
 
 
+def _parts(joined: Joined) -> str:
+    rows = [
+        (str(number), f"{one.images:,}", f"`{one.certificate}`", f"`{one.digest}`")
+        for number, one in enumerate(joined.parts, 1)
+    ]
+    claim = (
+        "Whoever joined them says that no record is in two of them; no file can show it."
+        if joined.disjoint
+        else "Nothing is said about whether their records overlap, so everything that was asked adds up."
+    )
+    return (
+        "## Where it comes from\n\nThis set was joined from several releases, whose images follow one another in it. "
+        f"{claim} Their certificates and ledgers are in `parts/`, and `privset verify` checks each of them.\n\n"
+        f"{_table(('part', 'images', 'seal of its certificate', 'digest of its content'), rows)}"
+    )
+
+
 def _statistics(certificate: Certificate, contents: StatisticsContents) -> str:
     facts = certificate.facts
     rows = [(escape(name), " x ".join(map(str, shape))) for name, shape in contents.shapes.items()]
-    names = [escape(name) for name in facts.classes[:_MOST_CLASSES]]
-    more = [f"and {len(facts.classes) - _MOST_CLASSES:,} more"] if len(facts.classes) > _MOST_CLASSES else []
     return (
         f"## What is in it\n\n{contents.numbers:,} numbers, measured by the method {escape(certificate.method)} on "
         f"{certificate.created[:10]} on images of {facts.channels} x {facts.height} x {facts.width} (channels, height, "
         f"width). There is no image in it.\n\n{_table(('tensor', 'shape'), rows)}\n\n"
-        f"Classes, in the order of the labels: {', '.join(names + more)}.\n\n"
+        f"{_class_names(certificate)}\n\n"
         "- `statistics.safetensors`: the tensors, float32\n"
         "- `certificate.json`: every number behind the guarantee, and every setting they were measured with; the "
         "networks that saw the images are known by the seed there\n"
         "- `ledger.jsonl`: the charges as they were recorded before each answer (private releases have one)\n"
         "- `config.toml`: what was chosen, for whoever measures again (most releases have one)"
     )
+
+
+def _classifier(certificate: Certificate, contents: ClassifierContents) -> str:
+    facts = certificate.facts
+    return (
+        f"## What is in it\n\nA {escape(contents.network)} of {contents.weights:,} weights, trained by the method "
+        f"{escape(certificate.method)} on {certificate.created[:10]} on images of {facts.channels} x {facts.height} x "
+        f"{facts.width} (channels, height, width). There is no image in it.\n\n{_class_names(certificate)}\n\n"
+        "- `classifier.safetensors`: the weights, float32\n"
+        "- `certificate.json`: every number behind the guarantee, for machines and experts\n"
+        "- `ledger.jsonl`: the charges as they were recorded before each answer (private releases have one)\n"
+        "- `config.toml`: what was chosen, for whoever trains another one (most releases have one)"
+    )
+
+
+def _class_names(certificate: Certificate) -> str:
+    classes = certificate.facts.classes
+    names = [escape(name) for name in classes[:_MOST_CLASSES]]
+    more = [f"and {len(classes) - _MOST_CLASSES:,} more"] if len(classes) > _MOST_CLASSES else []
+    return f"Classes, in the order of the labels: {', '.join(names + more)}."
 
 
 _DISTILLING = (

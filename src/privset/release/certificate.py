@@ -35,13 +35,14 @@ from privset.facts import PublicFacts
 from privset.privacy.accounting import GaussianEvent
 from privset.privacy.budget import PrivacyBudget
 from privset.release.sections import (
+    ClassifierContents,
     Contents,
     Digest,
     Document,
     Event,
     Facts,
     Guarantee,
-    SetContents,
+    Joined,
     Source,
     StatisticsContents,
 )
@@ -75,6 +76,7 @@ class Certificate(Document):
     )
     contents: Contents
     source: Source | None = Field(default=None, description="Only if the set was distilled from published statistics")
+    joined: Joined | None = Field(default=None, description="Only if the set was joined from several releases")
     files: dict[str, Digest] = Field(description="SHA-256 of every other file of the release")
     software: dict[str, str]
     seal: Digest = Field(description="SHA-256 of everything else in this certificate")
@@ -129,16 +131,27 @@ class Certificate(Document):
             epsilon_spent=self.guarantee.epsilon_spent,
             delta=self.guarantee.delta,
             holding=self.holding,
-            count=self.contents.images if isinstance(self.contents, SetContents) else self.contents.numbers,
+            count=self._count,
             records=self.facts.size,
             data=self.facts.name,
         )
 
     @property
+    def _count(self) -> int:
+        """How many images, numbers or weights are published."""
+        if isinstance(self.contents, StatisticsContents):
+            return self.contents.numbers
+        return self.contents.weights if isinstance(self.contents, ClassifierContents) else self.contents.images
+
+    @property
     def holding(self) -> Holding:
-        """What is published: a set, one distilled from statistics, or statistics."""
+        """What is published: a set, whether distilled or joined from others, statistics, or a classifier."""
         if isinstance(self.contents, StatisticsContents):
             return "statistics"
+        if isinstance(self.contents, ClassifierContents):
+            return "classifier"
+        if self.joined is not None:
+            return "joined disjoint set" if self.joined.disjoint else "joined set"
         return "set" if self.source is None else "distilled set"
 
     def public_facts(self) -> PublicFacts:

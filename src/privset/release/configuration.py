@@ -28,7 +28,12 @@ NONE = "none"
 READING = ("data", "size", "channels", "test_fraction", "mean", "std")
 """What may be said of how data was read."""
 
-_COMMANDS: dict[Holding, str] = {"set": "generate", "statistics": "measure", "distilled set": "distil"}
+_COMMANDS: dict[Holding, str] = {
+    "set": "generate",
+    "statistics": "measure",
+    "distilled set": "distil",
+    "classifier": "generate",
+}
 _DATA = "DATA on the command line, because where it is was not published"
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from privset.privacy import ledger
 from privset.privacy.accounting import merge, spend
 from privset.privacy.budget import RELATION
-from privset.release import card, configuration, preview, replanning, statistics, synthetic
+from privset.release import card, classifier, configuration, preview, replanning, statistics, synthetic
 from privset.release.artefact import read_file
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import LEDGER_FILE, Certificate, sha256
-from privset.release.sections import SetContents
+from privset.release.classifier import Classifier
+from privset.release.sections import ClassifierContents, SetContents, StatisticsContents
 from privset.release.statement import NOT_ACCOUNTED, rounded_up
 from privset.release.statistics import NoisyStatistics
 from privset.release.synthetic import SyntheticSet
@@ -22,6 +23,7 @@ from privset.version import PUBLISHED, __version__
 _SHOWN = {
     "set": {CERTIFICATE_FILE, card.FILE, synthetic.FILE, preview.FILE},
     "statistics": {CERTIFICATE_FILE, card.FILE, statistics.FILE},
+    "classifier": {CERTIFICATE_FILE, card.FILE, classifier.FILE},
 }
 """The files of a release, by what it holds; those of `_OPTIONAL` may come to them."""
 
@@ -53,18 +55,19 @@ class Examination:
 
     def all(self) -> list[tuple[str, Callable[[], str]]]:
         """Name and function of every check, cheap ones first."""
-        shown = self.certificate.contents.kind == "set"
+        kind = self.certificate.contents.kind
+        look = {"set": self._check_set, "statistics": self._check_statistics, "classifier": self._check_classifier}
         return [
             ("certificate", self._check_seal),
             ("files", self._check_files),
-            ("set", self._check_set) if shown else ("statistics", self._check_statistics),
+            (kind, look[kind]),
             ("relation", self._check_relation),
             ("noise", self._check_noise),
             ("statement", self._check_statement),
             ("ledger", self._check_ledger),
             ("configuration", self._check_configuration),
             ("card", self._check_card),
-            *([("preview", self._check_preview)] if shown else []),
+            *([("preview", self._check_preview)] if kind == "set" else []),
             ("epsilon", self._check_epsilon),
             ("plan", self._check_plan),
         ]
@@ -81,11 +84,32 @@ class Examination:
         )
         return f"seal {certificate.seal}"
 
+    def of_part(self) -> list[tuple[str, Callable[[], str]]]:
+        """The checks of a certificate that only its ledger is beside; whatever else there was is not here."""
+        return [
+            ("certificate", self._check_seal),
+            ("relation", self._check_relation),
+            ("noise", self._check_noise),
+            ("statement", self._check_statement),
+            ("ledger", self._check_ledger),
+            ("epsilon", self._check_epsilon),
+            ("plan", self._check_plan),
+        ]
+
+    def possible_files(self) -> set[str]:
+        """Names of the files that such a release may have, all told."""
+        return _SHOWN[self.certificate.contents.kind] | _OPTIONAL
+
     def _check_files(self) -> str:
-        present = {path.name: path for path in self.folder.iterdir()}
         shown = _SHOWN[self.certificate.contents.kind]
         expected = shown | self.certificate.files.keys()
-        unexpected = sorted(present.keys() - (expected & (shown | _OPTIONAL)) - _HOLDERS_OWN)
+        possible = expected & self.possible_files()
+        inner = {parent.as_posix() for name in possible for parent in PurePosixPath(name).parents}
+        present = {path.relative_to(self.folder).as_posix(): path for path in self.folder.rglob("*")}
+        present = {
+            name: path for name, path in present.items() if path.is_symlink() or not path.is_dir() or name not in inner
+        }
+        unexpected = sorted(present.keys() - possible - _HOLDERS_OWN)
         expect(not unexpected, f"not part of a release, and vouched for by nothing: {', '.join(unexpected)}")
         missing = sorted(expected - present.keys())
         expect(not missing, f"missing: {', '.join(missing)}")
@@ -107,7 +131,7 @@ class Examination:
 
     def _check_statistics(self) -> str:
         found, stated = NoisyStatistics.from_bytes(self._undamaged(statistics.FILE)), self.certificate.contents
-        assert not isinstance(stated, SetContents)
+        assert isinstance(stated, StatisticsContents)
         self._digest(found)
         expect(
             (len(found), found.shapes) == (stated.numbers, stated.shapes),
@@ -116,7 +140,17 @@ class Examination:
         expect(self.certificate.source is None, "statistics cannot have been distilled from others")
         return f"{len(found):,} numbers, digest {stated.digest}"
 
-    def _digest(self, found: SyntheticSet | NoisyStatistics) -> None:
+    def _check_classifier(self) -> str:
+        content, stated = self._undamaged(classifier.FILE), self.certificate.contents
+        assert isinstance(stated, ClassifierContents)
+        architecture, facts = replanning.architecture_of(stated), self.certificate.public_facts()
+        found = Classifier.from_bytes(content, architecture, facts)
+        self._digest(found)
+        expect(len(found) == stated.weights, f"holds {len(found):,} weights, not what the certificate says")
+        expect(self.certificate.source is None, "a classifier cannot have been distilled from statistics")
+        return f"{stated.network} of {len(found):,} weights, digest {stated.digest}"
+
+    def _digest(self, found: SyntheticSet | NoisyStatistics | Classifier) -> None:
         expect(
             found.digest() == self.certificate.contents.digest,
             "the tensors are not those of the certificate: their digest differs",
@@ -192,7 +226,7 @@ class Examination:
             ("spent", stated.epsilon_spent, found.by(stated.accountant)),
         ):
             expect(
-                _same(recorded, recomputed),
+                same_number(recorded, recomputed),
                 f"epsilon {name} is recorded as {recorded}, but the recorded events cost {recomputed}",
             )
         spent = found.by(stated.accountant)
@@ -230,7 +264,8 @@ class Examination:
         return "unchanged, and what contents and certificate give"
 
 
-def _same(recorded: float | None, recomputed: float | None) -> bool:
+def same_number(recorded: float | None, recomputed: float | None) -> bool:
+    """Whether two numbers are the same but for how an accountant's arithmetic is rounded."""
     if recorded is None or recomputed is None:
         return recorded is recomputed
     return math.isclose(recorded, recomputed, rel_tol=_EPSILON_TOLERANCE)

@@ -14,14 +14,17 @@ from privset.errors import ReleaseError
 from privset.facts import PublicFacts
 from privset.methods.method import MethodConfig, Plan
 from privset.privacy.budget import RELATION
-from privset.release import card, configuration, preview, statistics, synthetic
+from privset.release import card, classifier, configuration, preview, statistics, synthetic
 from privset.release.certificate import LEDGER_FILE, Certificate, first_problem, plain, sha256
+from privset.release.classifier import Classifier
 from privset.release.sections import (
+    ClassifierContents,
     Contents,
     EpsilonByAccountant,
     Event,
     Facts,
     Guarantee,
+    Joined,
     SetContents,
     Source,
     StatisticsContents,
@@ -31,7 +34,7 @@ from privset.release.statement import NOT_ACCOUNTED
 from privset.release.statistics import NoisyStatistics
 from privset.release.synthetic import SyntheticSet
 
-Content = SyntheticSet | NoisyStatistics
+Content = SyntheticSet | NoisyStatistics | Classifier
 """What a release is about."""
 
 
@@ -111,10 +114,34 @@ def certify_distilled(
     return _issue(asked, config, seeds, synthetic_set, files, seconds, created)
 
 
+def certify_joined(
+    asked: dict[str, Any],
+    joined: Joined,
+    synthetic_set: SyntheticSet,
+    given: dict[str, bytes],
+    *,
+    seconds: float,
+    created: datetime | None = None,
+) -> Certificate:
+    """The sealed certificate of a set that was joined from several releases.
+
+    Args:
+        asked: What `privset.release.joint.joint_asked` says of the parts together.
+        joined: The parts.
+        synthetic_set: All their images.
+        given: Certificate and ledger of each part, by name in the folder.
+        seconds: Wall-clock time of joining.
+        created: Now, unless given.
+    """
+    return _issue(asked | {"joined": joined}, None, {}, synthetic_set, given, seconds, created)
+
+
 def content_files(content: Content) -> dict[str, bytes]:
     """Name and bytes of the files that hold or show what is published."""
     if isinstance(content, NoisyStatistics):
         return {statistics.FILE: content.to_bytes()}
+    if isinstance(content, Classifier):
+        return {classifier.FILE: content.to_bytes()}
     return {synthetic.FILE: content.to_bytes(), preview.FILE: preview.encode(preview.draw(content))}
 
 
@@ -131,14 +158,14 @@ def given_files(ledger: Path | None, config: bytes | None) -> dict[str, bytes]:
 
 def _issue(
     asked: dict[str, Any],
-    config: MethodConfig,
+    config: MethodConfig | None,
     seeds: dict[str, int],
     content: Content,
     given: dict[str, bytes],
     seconds: float,
     created: datetime | None,
 ) -> Certificate:
-    if asked["guarantee"].private and LEDGER_FILE not in given:
+    if asked["guarantee"].private and LEDGER_FILE not in given and "joined" not in asked:
         raise ReleaseError("a private release needs the curator's ledger beside its certificate")
     try:
         draft = Certificate(
@@ -148,7 +175,7 @@ def _issue(
             seconds=round(seconds),  # no finer: time depends on the records, and this is published
             statement="",
             **asked,
-            configuration=plain(dataclasses.asdict(config)),
+            configuration={} if config is None else plain(dataclasses.asdict(config)),
             seeds=seeds,
             contents=_contents(content),
             files={},
@@ -168,6 +195,9 @@ def _contents(content: Content) -> Contents:
         return StatisticsContents(
             kind="statistics", numbers=len(content), shapes=content.shapes, digest=content.digest()
         )
+    if isinstance(content, Classifier):
+        architecture = dataclasses.asdict(content.architecture)
+        return ClassifierContents(kind="classifier", **architecture, weights=len(content), digest=content.digest())
     return SetContents(
         kind="set",
         images=len(content),

@@ -14,11 +14,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from privset import methods
 from privset.errors import ConfigError, ReleaseError
-from privset.methods import require_measuring
+from privset.methods import Architecture, SetMethod, TrainingMethod, require_measuring
 from privset.methods.method import Method, MethodConfig
 from privset.privacy.accounting import GaussianEvent, merge
 from privset.release.certificate import Certificate, plain
-from privset.release.sections import StatisticsContents
+from privset.release.sections import ClassifierContents, StatisticsContents
 
 _NOISE_TOLERANCE = 1e-5
 """Calibration ends within a millionth of the smallest noise; where exactly may depend on SciPy's version."""
@@ -38,7 +38,8 @@ def check(certificate: Certificate) -> None:
         raise ReleaseError("the seed of the statistics is not recorded")
     if seeds != {"public": method.config.seed}:
         raise ReleaseError("the recorded seeds are not those of the settings")
-    if certificate.holding != "set":
+    _check_kind(certificate, method)
+    if certificate.holding in ("statistics", "distilled set"):
         shapes = require_measuring(type(method))(method.config).shapes(facts)
         if isinstance(certificate.contents, StatisticsContents) and shapes != certificate.contents.shapes:
             raise ReleaseError(f"{method.name} with these settings measures statistics of the shapes {shapes}")
@@ -49,6 +50,24 @@ def check(certificate: Certificate) -> None:
             f"{certificate.method} with these settings asks {_spell(planned)}, but the certificate records "
             f"{_spell(recorded)}"
         )
+
+
+def _check_kind(certificate: Certificate, method: Method[Any]) -> None:
+    """That the method makes what is published: sets or the statistics they are made of, or that very classifier."""
+    contents = certificate.contents
+    if not isinstance(contents, ClassifierContents):
+        if not isinstance(method, SetMethod):
+            raise ReleaseError(f"{method.name} makes no {certificate.holding}")
+        return
+    if not isinstance(method, TrainingMethod):
+        raise ReleaseError(f"{method.name} trains no classifier")
+    if method.architecture != architecture_of(contents):
+        raise ReleaseError(f"{method.name} with these settings trains another network: {method.architecture}")
+
+
+def architecture_of(contents: ClassifierContents) -> Architecture:
+    """Of the network whose weights are published."""
+    return Architecture(network=contents.network, width=contents.width, depth=contents.depth)
 
 
 def method_of(certificate: Certificate) -> Method[Any]:

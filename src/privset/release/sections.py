@@ -88,7 +88,41 @@ class StatisticsContents(Document):
     digest: Digest = Field(description="SHA-256 of the tensors' content, however a file encodes them")
 
 
-Contents = Annotated[SetContents | StatisticsContents, Field(discriminator="kind", description="What is published")]
+class ClassifierContents(Document):
+    """The weights of a classifier that was trained on the private records themselves."""
+
+    kind: Literal["classifier"]
+    network: str = Field(description="Name of the architecture")
+    width: Annotated[int, Field(ge=1, le=2**16)] | None = Field(
+        description="Its channels or hidden units; null for its own"
+    )
+    depth: Annotated[int, Field(ge=1, le=16)] | None = Field(description="Its number of blocks; null for its own")
+    weights: Positive = Field(description="How many numbers were learned")
+    digest: Digest = Field(description="SHA-256 of the tensors' content, however a file encodes them")
+
+
+Contents = Annotated[
+    SetContents | StatisticsContents | ClassifierContents,
+    Field(discriminator="kind", description="What is published"),
+]
+
+
+class Part(Document):
+    """One of the releases that a set was joined from; its certificate and its ledger are in the folder ``parts``."""
+
+    certificate: Digest = Field(description="The seal of its certificate")
+    digest: Digest = Field(description="SHA-256 of its content")
+    images: Positive = Field(description="How many of the images are its, in the order of the parts")
+
+
+class Joined(Document):
+    """The releases that a set was joined from."""
+
+    disjoint: bool = Field(
+        description="Whether no record lies in two of them, on the word of whoever joined them: the largest epsilon "
+        "then holds for all, and otherwise what was asked adds up"
+    )
+    parts: tuple[Part, ...] = Field(min_length=2)
 
 
 class Source(Document):

@@ -28,19 +28,28 @@ NOT_ACCOUNTED = (
 )
 """What no guarantee here covers, a sentence each; a certificate may have more of them, never fewer."""
 
-Holding = Literal["set", "distilled set", "statistics"]
-"""What a release holds; a distilled set was made from statistics that are, or may be, a release of their own."""
+Holding = Literal["set", "distilled set", "joined set", "joined disjoint set", "statistics", "classifier"]
+"""What a release holds; a distilled set was made from statistics that are, or may be, a release of their own, a joined
+one from other releases, of which it is said, or not, that no record lies in two."""
 
 _WEAK = 0.99
 
 _HELD = {
     "set": "{count:,} synthetic images made from the {records:,} private records of ",
     "distilled set": "{count:,} synthetic images distilled from statistics of the {records:,} private records of ",
+    "joined set": "{count:,} synthetic images of several releases, made from {records:,} private records of ",
+    "joined disjoint set": "{count:,} synthetic images of several releases, made from {records:,} private records of ",
     "statistics": "{count:,} numbers measured on the {records:,} private records of ",
+    "classifier": "a classifier, of {count:,} weights, trained on the {records:,} private records of ",
 }
+_REVEALING = {"statistics": "numbers", "classifier": "weights"}
 _TOGETHER = {
     "distilled set": "This epsilon was spent once, on the statistics: the guarantee covers them, this set and every "
     "other set distilled from them, all together.",
+    "joined set": "A record may be in several of the releases joined here, so this epsilon counts the questions of all "
+    "of them, for a record that is in each.",
+    "joined disjoint set": "Whoever joined these releases says that no record is in two of them. Then each record is "
+    "touched by one release alone, their epsilons do not add up, and this is the largest of them.",
     "statistics": "This epsilon is spent once: the guarantee covers these numbers and every set distilled from them, "
     "all together.",
 }
@@ -67,7 +76,7 @@ def statement_of(
         epsilon_spent: What was, by the accountant of the budget.
         delta: Probability that is exempt from the bound.
         holding: What the release holds.
-        count: Number of synthetic images, or of measured numbers.
+        count: Number of synthetic images, of measured numbers, or of weights.
         records: Number of private records.
         data: Name of the private data.
 
@@ -77,7 +86,7 @@ def statement_of(
     """
     held = _HELD[holding].format(count=count, records=records) + f'"{data}"'
     if not private:
-        reveal = "numbers" if holding == "statistics" else "images"
+        reveal = _REVEALING.get(holding, "images")
         return " ".join(["NOT PRIVATE.", *_reasons(seeded, epsilon_budgeted, epsilon_spent), _treat(held, reveal)])
     epsilon = rounded_up(epsilon_spent)
     sentences = [

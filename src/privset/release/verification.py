@@ -4,8 +4,9 @@ Three kinds of check. Integrity: every file against the digest in the certificat
 seal and the one spelling it may have, so that any changed byte shows. Accounting: epsilon again from the
 recorded events, by each accountant. Consistency: the events again from method, settings, public facts and
 budget, and against the ledger; statement, card and preview again from what they are made of. The last two
-kinds hold even if digests and seal were computed anew. What no file can show is that the software was run as
-recorded, on the records and with the noise it names.
+kinds hold even if digests and seal were computed anew. A set that was joined from others is checked from their
+certificates and ledgers, which it holds. What no file can show is that the software was run as recorded, on the
+records and with the noise it names.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from privset.release.artefact import read_file
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import LEDGER_FILE, Certificate
 from privset.release.examination import Examination, Failed, expect
+from privset.release.joint_examination import JointExamination
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,7 +87,8 @@ def verify(folder: str | Path, *, source: str | Path | None = None) -> Verificat
         return Verification(
             path=folder, checks=(Check(name="certificate", ok=False, detail=str(error)),), certificate=None
         )
-    checks = Examination(folder, text, certificate).all()
+    examination = Examination if certificate.joined is None else JointExamination
+    checks = examination(folder, text, certificate).all()
     if statistics is not None:
         checks.append(("source", lambda: _belongs(certificate, statistics)))
     return Verification(

@@ -43,7 +43,7 @@ def accuracies(subjects: Sequence[Subject], results: Sequence[Result]) -> Markup
 
 
 def _kind(evaluation: Evaluation) -> tuple[str, str, str]:
-    return evaluation.data, evaluation.classifier, evaluation.recipe.name
+    return evaluation.data, evaluation.classifier, evaluation.recipe_name
 
 
 def _group(kind: tuple[str, str, str], subjects: Sequence[Subject], results: Sequence[Result]) -> Markup:
@@ -90,7 +90,7 @@ def _studied(kind: tuple[str, str, str], subjects: Sequence[Subject], results: S
     for one in results:
         if (one.data, one.epsilon, one.per_class) not in wanted or one.data != data or one.classifier != classifier:
             continue
-        size = f"{one.per_class:,} a class"
+        size = "all" if one.per_class is None else f"{one.per_class:,} a class"
         if recipe in one.recipes:
             found = one.recipes[recipe].accuracy
             drawn = _measured(found.mean, found.std, 2 if found.std else 1, "other")
@@ -109,7 +109,7 @@ def confusion(subject: Subject) -> Markup:
     runs = len(one.accuracies)
     networks = "one network" if runs == 1 else f"{runs} networks together"
     reading = "Rows are the truth, columns the answers, in percent of the test images of each class."
-    source = tag("p", f"{one.classifier}, recipe {one.recipe.name}, {networks}. {reading}", class_="note")
+    source = tag("p", f"{one.classifier}, recipe {one.recipe_name}, {networks}. {reading}", class_="note")
     matrix = _matrix(one) if len(one.classes) <= MOST_CLASSES else None
     return tag("div", tag("div", source, matrix), tag("div", _mistakes(one)), class_="pair")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from privset.release import Certificate, card
-from privset.release.sections import SetContents
+from privset.release import Certificate, card, model_card
+from privset.release.sections import ClassifierContents, SetContents
 from privset.report.markup import Markup, join, tag
 
 _DISTIL = "privset distil FOLDER --per-class 50 --out SET"
@@ -12,6 +12,9 @@ _DISTIL = "privset distil FOLDER --per-class 50 --out SET"
 def snippets(certificate: Certificate) -> dict[str, str]:
     """Python by the name of the tool, each complete; statistics have none."""
     contents = certificate.contents
+    if isinstance(contents, ClassifierContents):
+        plain = {"PyTorch": model_card.in_torch(certificate, contents)} if model_card.is_plain(contents) else {}
+        return plain | {"privset": model_card.in_privset(certificate)}
     if not isinstance(contents, SetContents):
         return {}
     arrays = card.in_numpy(certificate, contents)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib.resources import files
 
 from privset.release import card
-from privset.release.sections import SetContents, StatisticsContents
+from privset.release.sections import ClassifierContents, SetContents, StatisticsContents
 from privset.report import accuracy, gallery, guarantee, loading, record, trends
 from privset.report.markup import Markup, join, named, tag
 from privset.report.sources import Result, Subject
@@ -68,14 +68,19 @@ def page(subjects: Sequence[Subject], results: Sequence[Result] = ()) -> bytes:
 
 def panels(subjects: list[Subject], results: Sequence[Result]) -> list[Panel]:
     """Every panel that the releases have something for."""
-    sets = [subject for subject in subjects if isinstance(subject.certificate.contents, SetContents)]
+    sets, measured, trained = (
+        [subject for subject in subjects if isinstance(subject.certificate.contents, kind)]
+        for kind in (SetContents, StatisticsContents, ClassifierContents)
+    )
     found = []
     if sets:
         found.append(Panel(name="images", title="Images", lead=_HELP, body=_beside(sets, _gallery)))
-    if len(sets) < len(subjects):
-        others = [subject for subject in subjects if subject not in sets]
-        body = _beside(others, _statistics)
+    if measured:
+        body = _beside(measured, _statistics)
         found.append(Panel(name="statistics", title="Statistics", lead="What was measured on the records.", body=body))
+    if trained:
+        body = _beside(trained, _classifier)
+        found.append(Panel(name="classifier", title="Classifier", lead="What was trained on the records.", body=body))
     found += [
         Panel(
             name="guarantee",
@@ -101,27 +106,31 @@ def panels(subjects: list[Subject], results: Sequence[Result]) -> list[Panel]:
             body=_beside(subjects, guarantee.budget),
         ),
     ]
-    if sets:
+    if tested := [subject for subject in subjects if subject not in measured]:
+        lead = "A classifier that was trained on nothing but the synthetic images, tested on real ones."
         found += [
             Panel(
                 name="accuracy",
                 title="Is it useful",
-                lead="A classifier that was trained on nothing but the synthetic images, tested on real ones.",
-                body=accuracy.accuracies(sets, results),
+                lead=lead if sets else "The published classifier, tested on real images.",
+                body=accuracy.accuracies(tested, results),
             ),
             Panel(
                 name="confusion",
                 title="What is mistaken for what",
                 lead=None,
-                body=_beside(sets, accuracy.confusion),
+                body=_beside(tested, accuracy.confusion),
             ),
+        ]
+    if sets:
+        found.append(
             Panel(
                 name="trends",
                 title="How accuracy grows",
                 lead="With a larger epsilon, which means less privacy, and with more images.",
                 body=trends.trends(sets, results),
-            ),
-        ]
+            )
+        )
     found += [
         Panel(
             name="use",
@@ -206,6 +215,11 @@ def _gallery(subject: Subject) -> Markup:
 def _statistics(subject: Subject) -> Markup:
     assert isinstance(subject.certificate.contents, StatisticsContents)
     return record.statistics(subject.certificate.contents)
+
+
+def _classifier(subject: Subject) -> Markup:
+    assert isinstance(subject.certificate.contents, ClassifierContents)
+    return record.classifier(subject.certificate.contents)
 
 
 def _own(name: str) -> str:

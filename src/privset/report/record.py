@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from privset.release import Certificate
-from privset.release.sections import StatisticsContents
+from privset.release.sections import ClassifierContents, StatisticsContents
 from privset.release.statement import rounded_up
 from privset.report.markup import Child, Markup, join, named, table, tag
 from privset.report.sources import Subject
@@ -27,6 +27,8 @@ def facts(subject: Subject) -> dict[str, Child]:
     }
     if isinstance(contents, StatisticsContents):
         found["Noisy numbers"] = f"{contents.numbers:,}"
+    elif isinstance(contents, ClassifierContents):
+        found["Learned weights"] = f"{contents.weights:,}"
     else:
         found["Synthetic images"] = f"{contents.images:,}"
     found |= {
@@ -57,6 +59,13 @@ def statistics(contents: StatisticsContents) -> Markup:
     """What noisy statistics hold."""
     rows = [(named(name), " x ".join(map(str, shape))) for name, shape in contents.shapes.items()]
     return table(("tensor", "shape"), rows, caption=f"{contents.numbers:,} noisy numbers; there is no image among them")
+
+
+def classifier(contents: ClassifierContents) -> Markup:
+    """What a published classifier is."""
+    rows = [("architecture", named(contents.network))]
+    rows += [(name, str(value)) for name in ("width", "depth") if (value := getattr(contents, name)) is not None]
+    return table(("", "value"), rows, caption=f"A network of {contents.weights:,} weights; there is no image in it")
 
 
 def record(subject: Subject) -> Markup:

@@ -15,7 +15,7 @@ from privset.errors import DataError, ReleaseError
 from privset.evaluation import Evaluation
 from privset.release import Certificate, Check, SyntheticSet, load, verify
 from privset.release.certificate import first_problem
-from privset.release.sections import SetContents
+from privset.release.sections import SetContents, StatisticsContents
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,7 +26,7 @@ class Subject:
         label: What the page calls it: its folder's name, with the folder around it where two have the same.
         certificate: Of the release; every check of it held.
         checks: What was recomputed.
-        set: The synthetic set; None for statistics.
+        set: The synthetic set; None for statistics, and for a classifier.
         evaluations: Those that were given for it, in the order they were given.
         beside: What these evaluations trained on for comparison.
     """
@@ -89,9 +89,9 @@ def add_evaluations(subjects: Sequence[Subject], paths: Sequence[Path]) -> list[
         document = _read(path, "an evaluation")
         digest = str(document.get("digest"))
         ours, beside = _evaluation(document, path)
-        sets = [subject for subject in subjects if subject.set is not None]
-        if not any(subject.certificate.contents.digest == digest for subject in sets):
-            known = ", ".join(subject.label for subject in sets) or "any given here"
+        tested = [one for one in subjects if not isinstance(one.certificate.contents, StatisticsContents)]
+        if not any(subject.certificate.contents.digest == digest for subject in tested):
+            known = ", ".join(subject.label for subject in tested) or "any given here"
             raise DataError(
                 f"{path} is an evaluation of another set than {known} ({document.get('release') or 'unknown'}, digest "
                 f"{digest[:12]}); name that release too, or evaluate this one: "
@@ -110,7 +110,7 @@ def add_evaluations(subjects: Sequence[Subject], paths: Sequence[Path]) -> list[
 def _is_about(evaluation: Evaluation, digest: str, subject: Subject) -> bool:
     certificate = subject.certificate
     same = certificate.contents.digest == digest and certificate.facts.classes == evaluation.classes
-    return same and evaluation.trained_on == "set"
+    return same and evaluation.trained_on == {"set": "set", "classifier": "private"}.get(certificate.contents.kind)
 
 
 def _evaluation(document: dict[str, Any], path: Path) -> tuple[Evaluation, list[Evaluation]]:
@@ -150,7 +150,7 @@ class Result(BaseModel):
     epsilon: Annotated[
         float, Field(gt=0, allow_inf_nan=True), BeforeValidator(lambda value: math.inf if value == "inf" else value)
     ]
-    per_class: int = Field(ge=1)
+    per_class: int | None = Field(ge=1)
     classifier: str
     recipes: dict[str, Measured]
     published: float | None = Field(default=None, ge=0, le=100)

@@ -58,7 +58,7 @@ def _of_releases(subjects: Sequence[Subject]) -> Iterable[_Known]:
                     data=one.data,
                     method=subject.certificate.method,
                     classifier=one.classifier,
-                    recipe=one.recipe.name,
+                    recipe=one.recipe_name,
                     epsilon=subject.certificate.guarantee.epsilon_budgeted,
                     per_class=subject.per_class,
                     mean=one.mean,
@@ -71,7 +71,7 @@ def _of_studies(subjects: Sequence[Subject], results: Sequence[Result]) -> Itera
     wanted = {subject.certificate.facts.name for subject in subjects}
     for one in results:
         for recipe, measured in one.recipes.items():
-            if one.data in wanted:
+            if one.data in wanted and one.per_class is not None:
                 yield _Known(
                     **{name: getattr(one, name) for name in ("data", "method", "classifier", "epsilon", "per_class")},
                     recipe=recipe,

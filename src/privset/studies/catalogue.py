@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from privset.errors import ConfigError
-from privset.studies.study import Cell, Study
+from privset.evaluation import AS_TRAINED
+from privset.studies.study import REAL, Cell, Study
 
 
 def _moments(data: str, epsilon: str, per_class: int) -> Cell:
@@ -33,6 +37,97 @@ MOMENTS = Study(
     ),
 )
 
+_PUBLISHED_REAL: dict[tuple[str, int | None], float] = {
+    ("mnist", 10): 93.6,
+    ("mnist", 20): 95.9,
+    ("mnist", None): 99.6,
+    ("fashion-mnist", 10): 74.4,
+    ("fashion-mnist", 20): 77.4,
+    ("fashion-mnist", None): 93.5,
+}
+"""By data and images a class, in the PSG paper."""
+
+
+def _real(data: str, per_class: int | None) -> Cell:
+    return Cell(
+        name=f"{data}-all" if per_class is None else f"{data}-ipc{per_class}",
+        method=REAL,
+        data=data,
+        epsilon=math.inf,
+        per_class=per_class,
+        recipes=("paper",) if per_class is None else ("paper", "long"),
+        sets=1 if per_class is None else 3,  # there is only one choice of all
+        published=_PUBLISHED_REAL.get((data, per_class)),
+    )
+
+
+REAL_DATA = Study(
+    name="real",
+    what="the same evaluation on real records: all of them, and 10, 20 and 50 random ones a class",
+    cells=tuple(
+        _real(data, per_class) for data in ("mnist", "fashion-mnist", "cifar10") for per_class in (10, 20, 50, None)
+    ),
+)
+
+_PUBLISHED_DP_SGD = {("mnist", "10"): 96.5, ("fashion-mnist", "10"): 82.9}
+"""By data and epsilon, in the PSG paper."""
+
+
+def _dp_sgd(data: str, epsilon: str, preset: str) -> Cell:
+    return Cell(
+        name=f"{data}-eps{epsilon}-{preset}",
+        method="dp-sgd",
+        preset=preset,
+        data=data,
+        epsilon=float(epsilon),
+        recipes=(AS_TRAINED,),
+        networks=1,
+        published=_PUBLISHED_DP_SGD.get((data, epsilon)),
+    )
+
+
+DP_SGD = Study(
+    name="dp-sgd",
+    what="classifiers trained privately on the records themselves: the limit that sets are compared with",
+    cells=tuple(
+        _dp_sgd(data, epsilon, preset)
+        for data in ("mnist", "fashion-mnist", "cifar10")
+        for epsilon in ("1", "10")
+        for preset in ("strong", "paper")
+    ),
+)
+
+_CONTINUAL: dict[str, dict[str, Any]] = {
+    "moments": {"preset": "standard", "per_class": 10, "recipes": ("paper", "long")},
+    "psg": {"preset": "paper", "per_class": 10, "settings": {"runs": 200}, "recipes": ("paper", "long")},
+    "dp-merf": {"preset": "standard", "per_class": 6000, "recipes": ("paper",)},
+    "dp-sgd": {"preset": "paper", "recipes": (AS_TRAINED,), "networks": 1},
+}
+"""How each method takes part, as far as that is published; see docs/guide/continual-learning.md."""
+
+
+def _continual(method: str, data: str, epsilon: str, stages: int) -> Cell:
+    return Cell(
+        name=f"{data}-eps{epsilon}-{method}" + ("" if stages > 1 else "-at-once"),
+        method=method,
+        data=data,
+        epsilon=float(epsilon),
+        stages=stages,
+        **_CONTINUAL[method],
+    )
+
+
+CONTINUAL = Study(
+    name="continual",
+    what="five parties with two classes each publish one after the other; moments also with all classes at once",
+    cells=tuple(
+        _continual(method, data, epsilon, stages)
+        for data in ("mnist", "fashion-mnist")
+        for epsilon in ("1", "10")
+        for method, stages in (*((method, 5) for method in _CONTINUAL), ("moments", 1))
+    ),
+)
+
 SMOKE = Study(
     name="smoke",
     what="two tiny sets in seconds, to see that the runner works; their accuracy means nothing",
@@ -54,7 +149,7 @@ SMOKE = Study(
     ),
 )
 
-STUDIES: dict[str, Study] = {study.name: study for study in (MOMENTS, SMOKE)}
+STUDIES: dict[str, Study] = {study.name: study for study in (MOMENTS, REAL_DATA, DP_SGD, CONTINUAL, SMOKE)}
 """By the name typed on the command line."""
 
 

@@ -6,20 +6,24 @@ parts vanish; so whoever looks for a part first, and for the cell second, never 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
+import shutil
 import statistics
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from privset.studies import courses
 from privset.studies.study import Cell, Study
 
 NOISE = (
     "The noise of a study is seeded, so that it can be repeated: these sets are not private, though their noise has "
     "the level of the stated epsilon."
 )
+NO_NOISE = "Trained on the real records themselves, without any noise: not private."
 
 
 class Results:
@@ -56,6 +60,7 @@ class Results:
         """Put the measurements of one set on file; an error of an earlier attempt is forgotten."""
         write(self._part_path(cell, number), _encode(cell.definition() | {"seed": number} | measured))
         self._error_path(cell, number).unlink(missing_ok=True)
+        shutil.rmtree(self.work_folder(cell, number), ignore_errors=True)
 
     def keep_error(self, cell: Cell, number: int, text: str) -> None:
         """Put on file why a set could not be made."""
@@ -72,6 +77,13 @@ class Results:
             self._part_path(cell, number).unlink(missing_ok=True)
             self._error_path(cell, number).unlink(missing_ok=True)
 
+    def draw(self) -> None:
+        """Draw the curves of the cells on file that have several stages, if there are any."""
+        found = [one for cell in self.study.cells if cell.stages is not None and (one := self.cell(cell)) is not None]
+        for data, figure in courses.figures(found).items():
+            write(self.folder / f"{self.study.name}-{data}.svg", figure.svg().encode())
+            write(self.folder / f"{self.study.name}-{data}.png", figure.png())
+
     def _summary(self, cell: Cell, parts: list[dict[str, Any]]) -> dict[str, Any]:
         """The content of a cell's file; seconds are those of one set, the mean over the sets."""
         recipes = {}
@@ -86,6 +98,8 @@ class Results:
                 },
                 "seconds": statistics.fmean(one["seconds"] for one in measured),
             }
+            if cell.stages is not None:
+                recipes[recipe]["stages"] = courses.summary([one["stages"] for one in measured])
         best = max(recipes, key=lambda recipe: recipes[recipe]["accuracy"]["mean"])
         return {
             "study": self.study.name,
@@ -94,6 +108,7 @@ class Results:
             "recipe": best,
             "accuracy": recipes[best]["accuracy"],
             "recipes": recipes,
+            **({} if cell.stages is None else {"parties": parts[0]["parties"]}),
             "published": cell.published,
             "seconds": {
                 "generate": statistics.fmean(part["generate_seconds"] for part in parts),
@@ -103,9 +118,14 @@ class Results:
             **{name: _all(part[name] for part in parts) for name in ("device", "command", "commit")},
             "versions": {name: _all(part["versions"].get(name) for part in parts) for name in parts[0]["versions"]},
             "seeds": {"sets": [part["seed"] for part in parts], "networks": [part["network_seeds"] for part in parts]},
-            "noise": "seeded",
-            "note": NOISE,
+            "noise": "none" if cell.is_real else "seeded",
+            "note": NO_NOISE if cell.is_real else NOISE,
         }
+
+    def work_folder(self, cell: Cell, number: int) -> Path:
+        """Where a set that is made in several stages is kept until it is finished; another definition has another."""
+        known = hashlib.sha256(json.dumps(cell.definition(), sort_keys=True).encode()).hexdigest()
+        return self._parts / f"{cell.name}.{number}.{known[:8]}"
 
     def _part_path(self, cell: Cell, number: int) -> Path:
         return self._parts / f"{cell.name}.{number}.json"

@@ -15,13 +15,14 @@ from typing import Any
 from privset import data, pipeline
 from privset.data.records import Dataset
 from privset.errors import ConfigError
-from privset.evaluation import evaluate_release
-from privset.methods import Execution, MeasuringMethod, Method
+from privset.evaluation import AS_TRAINED, Evaluation, evaluate_real, evaluate_release
+from privset.methods import Execution, MeasuringMethod, SetMethod, TrainingMethod
 from privset.observer import Observer
 from privset.privacy import seeded_noise
 from privset.release import Release
 from privset.release.preview import FILE as PREVIEW_FILE
 from privset.release.software import versions
+from privset.studies import courses
 from privset.studies.results import Results, write
 from privset.studies.study import Cell, Study
 
@@ -83,7 +84,10 @@ def run(
     """
     with tempfile.TemporaryDirectory(prefix="privset-study-") as folder:
         bench = _Bench(Execution(device=device), data_dir, command, observer or Observer(), Path(folder))
-        return _run(jobs(study.choose(cells), shard), bench, Results(Path(results), study), budget_minutes)
+        shelf = Results(Path(results), study)
+        outcome = _run(jobs(study.choose(cells), shard), bench, shelf, budget_minutes)
+    shelf.draw()
+    return outcome
 
 
 def _run(todo: list[tuple[Cell, int]], bench: _Bench, shelf: Results, budget_minutes: float | None) -> Outcome:
@@ -101,7 +105,7 @@ def _run(todo: list[tuple[Cell, int]], bench: _Bench, shelf: Results, budget_min
                 outcome.left.append(job)
                 continue  # sets of another cell may be shorter
             bench.observer.phase(f"{job}, {position + 1} of {len(todo)}", 0)
-            shelf.keep_part(cell, number, bench.measure(cell, number, shelf.folder / f"{cell.name}.png"))
+            shelf.keep_part(cell, number, bench.measure(cell, number, shelf))
             shelf.assemble(cell)
             outcome.finished.append(job)
         except Exception as error:  # whatever it was: one cell must not end a night's run
@@ -127,36 +131,30 @@ class _Bench:
         self._datasets: dict[str, Dataset] = {}
         self._measured: dict[Any, tuple[Path, float]] = {}
 
-    def measure(self, cell: Cell, number: int, preview: Path) -> dict[str, Any]:
+    def measure(self, cell: Cell, number: int, shelf: Results) -> dict[str, Any]:
         """Make set ``number`` of a cell and train on it by every recipe; the set itself is thrown away."""
-        method = cell.make_method(number)
         if cell.data not in self._datasets:
             self._datasets[cell.data] = data.load(cell.data, data_dir=self._data_dir, observer=self.observer)
         dataset = self._datasets[cell.data]
         started = time.perf_counter()
-        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
-            release, generated = self._make(cell, number, method, dataset, Path(folder) / "set")
-            if number == 0:
-                write(preview, (release.path / PREVIEW_FILE).read_bytes())
-        evaluations = {
-            recipe: evaluate_release(
-                release,
-                dataset,
-                classifier=cell.classifier,
-                recipe=recipe,
-                runs=cell.networks,
-                seed=number,
-                device=self.execution.device,
-                observer=self.observer,
-            )
-            for recipe in cell.recipes
-        }
-        any_of_them = evaluations[cell.recipes[0]]  # all have the same device and seeds
-        return {
-            "recipes": {
+        if cell.stages is None:
+            evaluations, generated = self._evaluate(cell, number, dataset, shelf.folder / f"{cell.name}.png")
+            found: dict[str, Any] = {
                 recipe: {"accuracies": list(one.accuracies), "seconds": one.seconds}
                 for recipe, one in evaluations.items()
-            },
+            }
+            more = {}
+        else:
+            work = shelf.work_folder(cell, number)
+            how = {"execution": self.execution, "observer": self.observer}
+            course = courses.follow(cell, number, dataset, work, **how)
+            evaluations = {recipe: several[-1] for recipe, several in course.evaluations.items()}
+            found, generated = courses.measured(course), course.seconds
+            more = {"parties": [list(party) for party in course.parties]}
+        any_of_them = evaluations[cell.recipes[0]]  # all have the same device and seeds
+        return {
+            "recipes": found,
+            **more,
             "network_seeds": list(any_of_them.seeds),
             "generate_seconds": generated,
             "job_seconds": time.perf_counter() - started,
@@ -165,9 +163,41 @@ class _Bench:
             **self._origin,
         }
 
-    def _make(self, cell: Cell, number: int, method: Method[Any], dataset: Dataset, out: Path) -> tuple[Release, float]:
+    def _evaluate(
+        self, cell: Cell, number: int, dataset: Dataset, preview: Path
+    ) -> tuple[dict[str, Evaluation], float]:
+        """What is measured by each recipe, and the seconds it took to make what is measured."""
+        device = {"device": self.execution.device, "observer": self.observer}
+        how = {"classifier": cell.classifier, "runs": cell.networks, "seed": number} | device
+        if cell.is_real:
+            real = {
+                recipe: evaluate_real(dataset, per_class=cell.per_class, recipe=recipe, **how)
+                for recipe in cell.recipes
+            }
+            return real, 0.0
+        method = cell.make_method(number)
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            if isinstance(method, TrainingMethod):
+                began = time.perf_counter()
+                trained = pipeline.train(
+                    dataset, method=method, budget=cell.budget, out=Path(folder) / "classifier", **self._asking(number)
+                )
+                seconds = time.perf_counter() - began
+                return {AS_TRAINED: evaluate_release(trained, dataset, **device)}, seconds
+            assert isinstance(method, SetMethod)
+            release, generated = self._make(cell, number, method, dataset, Path(folder) / "set")
+            if number == 0:
+                write(preview, (release.path / PREVIEW_FILE).read_bytes())
+        return {recipe: evaluate_release(release, dataset, recipe=recipe, **how) for recipe in cell.recipes}, generated
+
+    def _asking(self, number: int) -> dict[str, Any]:
+        return {"noise": seeded_noise(number), "execution": self.execution, "observer": self.observer}
+
+    def _make(
+        self, cell: Cell, number: int, method: SetMethod[Any], dataset: Dataset, out: Path
+    ) -> tuple[Release, float]:
         """A set in the folder ``out``, and the seconds it took to make; measuring counts for each set made of it."""
-        how = {"noise": seeded_noise(number), "execution": self.execution, "observer": self.observer}
+        how = self._asking(number)
         started = time.perf_counter()
         if not isinstance(method, MeasuringMethod):
             release = pipeline.generate(dataset, method=method, budget=cell.budget, out=out, **how)

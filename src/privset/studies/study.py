@@ -11,48 +11,77 @@ from typing import Any
 
 from privset import methods
 from privset.errors import ConfigError
+from privset.evaluation import AS_TRAINED
 from privset.privacy.budget import Accountant, PrivacyBudget
+
+REAL = "real"
+"""In place of a method: the real training records themselves, all of them or some of each class. Never private."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell:
     """One accuracy: several independent synthetic sets, several networks trained on each.
 
+    In place of synthetic sets there may be classifiers that a method trains itself, which are tested as they are, or
+    random choices of real records.
+
     Attributes:
         name: Of the cell, and of its file.
-        method: Name of the method.
-        preset: Which of its settings to start from.
+        method: Name of the method; "real" for the real records.
+        preset: Which of its settings to start from; real records have none.
         data: Name of the data set.
         epsilon: The budget; infinite for none.
         delta: Of the budget.
         accountant: Of the budget.
-        per_class: Images a class.
+        per_class: Images a class; None for a classifier, and for all real records.
         settings: Settings of the method that are not the preset's.
         classifier: The network that is trained on the sets.
-        recipes: How it is trained; all are measured, and the best mean is the cell's accuracy.
+        recipes: How it is trained; all are measured, and the best mean is the cell's accuracy. "as trained" alone for a
+            method that trains a classifier itself; the network is then that of its settings.
         sets: Independent sets; number s has s as its public seed and as the seed of its noise.
         networks: Networks trained on each set by each recipe.
+        stages: Parties that the classes are divided among, in the published order, each with the whole budget; what is
+            measured is then the accuracy on all classes after the last stage. None: one party has all.
         published: The best published accuracy in percent, where there is one.
     """
 
     name: str
     method: str
-    preset: str
+    preset: str = ""
     data: str
     epsilon: float
     delta: float = 1e-5
     accountant: Accountant = "best"
-    per_class: int
+    per_class: int | None = None
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     classifier: str = "convnet"
     recipes: tuple[str, ...] = ("quick", "paper")
     sets: int = 3
     networks: int = 3
+    stages: int | None = None
     published: float | None = None
 
     def __post_init__(self) -> None:
         if self.sets < 1 or self.networks < 1 or not self.recipes:
             raise ConfigError(f"cell {self.name}: at least one set, one network and one recipe are needed")
+        if self.stages is not None and (self.stages < 1 or self.is_real):
+            raise ConfigError(f"cell {self.name}: stages are at least one, and real records have none")
+        if self.is_real and (self.preset or self.settings or self.budget.private):
+            raise ConfigError(f"cell {self.name}: real records have no preset, no settings and no budget")
+        if self.trains and (self.recipes, self.networks, self.per_class) != ((AS_TRAINED,), 1, None):
+            raise ConfigError(f"cell {self.name}: a classifier is one network, of no set, and tested {AS_TRAINED}")
+        if not self.trains and (AS_TRAINED in self.recipes or (self.per_class is None and not self.is_real)):
+            raise ConfigError(f"cell {self.name}: a set has a number of images a class, and recipes to train on it")
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the real records are trained on; there is no method then."""
+        return self.method == REAL
+
+    @property
+    def trains(self) -> bool:
+        """Whether a classifier is made, and no set."""
+        return not self.is_real and issubclass(methods.get(self.method), methods.TrainingMethod)
 
     @property
     def budget(self) -> PrivacyBudget:
@@ -62,7 +91,7 @@ class Cell:
     def make_method(self, seed: int) -> methods.Method[Any]:
         """The method with the preset's settings, the cell's own, and this public seed."""
         chosen = methods.get(self.method)
-        start = chosen.preset(self.preset, per_class=self.per_class, epsilon=self.epsilon)
+        start = chosen.preset(self.preset, per_class=self.per_class or 1, epsilon=self.epsilon)
         known = {field.name for field in dataclasses.fields(start)} - {"seed", "per_class"}
         if unknown := sorted(set(self.settings) - known):
             raise ConfigError(
@@ -73,8 +102,8 @@ class Cell:
 
     def definition(self) -> dict[str, Any]:
         """Everything that its accuracy depends on but the code and the seeds, as JSON gives it back."""
-        settings = dataclasses.asdict(self.make_method(0).config)
-        del settings["seed"]  # each set has its own
+        settings = {} if self.is_real else dataclasses.asdict(self.make_method(0).config)
+        settings.pop("seed", None)  # each set has its own
         fields = {
             "method": self.method,
             "data": self.data,
@@ -82,10 +111,12 @@ class Cell:
             "delta": self.delta,
             "accountant": self.accountant,
             "per_class": self.per_class,
-            "classifier": self.classifier,
+            "classifier": settings["network"] if self.trains else self.classifier,
             "networks": self.networks,
             "settings": settings,
         }
+        if self.stages is not None:  # others were put on file without a word about it
+            fields["stages"] = self.stages
         return json.loads(json.dumps(fields))
 
 

@@ -29,7 +29,7 @@ def table(name: str, results: Path) -> str:
             [
                 cell["data"],
                 str(cell["epsilon"]).removesuffix(".0"),  # "inf" is a word in JSON
-                str(cell["per_class"]),
+                "all" if cell["per_class"] is None else str(cell["per_class"]),
                 *(f"{one['mean']:.1f} ± {one['std']:.1f}" for one in measured),
                 f"{len(cell['seeds']['sets'])} x {cell['networks']}",
             ]

@@ -1,0 +1,200 @@
+"""`privset continual DATA` and `privset continual stage DATA`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from privset import continual as course
+from privset.cli import console
+from privset.cli.arguments import Config, PlanArguments, parse_planned
+from privset.continual import Course, Exam, Received, Stage
+from privset.evaluation import Evaluation
+from privset.methods import Execution
+from privset.privacy import Tally
+from privset.release.statement import rounded_up
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SharedArguments(PlanArguments[Config]):
+    """What a stage and a whole course have in common."""
+
+    out: Path
+    """Folder to write to; a run that was stopped goes on if it is given again."""
+    classifier: str = "convnet"
+    """The network that learns all classes from the sets released so far; see `privset methods`."""
+    recipe: tuple[str, ...] = ("paper",)
+    """How it is trained: paper, quick or long; all that are named."""
+    trainings: int = 3
+    """How many such networks, each from its own initial weights."""
+    execution: tyro.conf.OmitArgPrefixes[Execution] = dataclasses.field(default_factory=Execution)
+    noise_seed: int | None = None
+    """Make the noise repeatable, for tests and studies: the releases then say that they are NOT private."""
+
+    @property
+    def exam(self) -> Exam:
+        """How what was released is tested; its seed is that of the method."""
+        return Exam(classifier=self.classifier, recipes=self.recipe, networks=self.trainings, seed=self.settings.seed)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ContinualArguments(SharedArguments[Config]):
+    """Parties with disjoint classes publish one after the other; a classifier learns all classes seen so far.
+
+    Each party has the whole of the budget for its own records, because no record lies with two parties. `privset
+    continual stage --help` shows how to run one stage alone, on the machine of its party.
+    """
+
+    stages: int = 5
+    """Number of parties, among which the classes are divided; each gets two or more."""
+    class_order: tuple[str, ...] | None = None
+    """Names of all classes in the order in which they are seen; by default as published for the named sets."""
+    order_seed: int | None = None
+    """Seed of a random order instead."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StageArguments(SharedArguments[Config]):
+    """One party's stage: reads its own records and the releases it received, and nothing else.
+
+    Received releases are verified first; one that does not hold, or that cost too much, is refused. The folder that is
+    written goes to the next party.
+    """
+
+    classes: tuple[str, ...] | None = None
+    """The classes of this party; by default all that the data has."""
+    received: tuple[Path, ...] = ()
+    """Folders of earlier stages in their order, or folders of such folders."""
+    accept_epsilon: float | None = None
+    """The most that a received release may have cost; by default this party's own epsilon."""
+    known: tuple[str, ...] | None = None
+    """For a classifier (dp-sgd): all classes of all parties, in the order agreed on; by default those of the data."""
+    test: str | None = None
+    """Data whose test split has all classes seen so far, to see how good all releases are together; by default none."""
+
+
+def continual(arguments: Sequence[str]) -> int:
+    """Parties with disjoint classes publish in stages; a classifier learns all classes seen so far."""
+    if arguments and arguments[0] == "stage":
+        return stage(arguments[1:])
+    parsed = parse_planned(ContinualArguments, arguments, "privset continual", out=tyro.MISSING)
+    method, budget, exam, tally = parsed.make_method(), parsed.budget, parsed.exam, Tally()
+    with console.Bars() as bars:
+        dataset = parsed.reading.load(parsed.data, bars)
+        order = course.class_order(dataset, names=parsed.class_order, seed=parsed.order_seed)
+        parties = course.divide(order, parsed.stages)
+        bars.phase("calibrating the noise of every party", 0)
+        stages = course.prepare(
+            dataset,
+            parties,
+            method=method,
+            budget=budget,
+            out=parsed.out,
+            exam=exam,
+            noise_seed=parsed.noise_seed,
+        )
+        if not parsed.json:
+            console.show_table(["stage", "classes", "records", "epsilon", "noise"], [_planned(one) for one in stages])
+
+        def told(number: int, _release: Received, found: dict[str, Evaluation]) -> None:
+            words = "; ".join(f"{one.mean:.1f} % by {recipe}" for recipe, one in found.items())
+            bars.note("accuracy", f"after stage {number}: {words}")
+
+        found = course.run(
+            dataset, stages, exam=exam, execution=parsed.execution, observer=bars, tally=tally, told=told
+        )
+    _warn(tally)
+    if parsed.json:
+        console.show_json({"out": str(parsed.out)} | found.to_json())
+    else:
+        show(found)
+        console.show(found.guarantee["statement"])
+        console.show(f"Releases, guarantee, results and figure are in {parsed.out}")
+    return 0
+
+
+def stage(arguments: Sequence[str]) -> int:
+    """`privset continual stage`: one stage alone."""
+    parsed = parse_planned(StageArguments, arguments, "privset continual stage", out=tyro.MISSING)
+    method, budget, tally = parsed.make_method(), parsed.budget, Tally()
+    accepted = budget if parsed.accept_epsilon is None else dataclasses.replace(budget, epsilon=parsed.accept_epsilon)
+    private = parsed.noise_seed is None and budget.private
+    with console.Bars() as bars:
+        bars.phase("verifying what was received", 0)
+        received = course.receive(parsed.received, accepted, private=private)
+        dataset = parsed.reading.load(parsed.data, bars)
+        tested = None if parsed.test is None else parsed.reading.load(parsed.test, bars)
+        bars.phase("calibrating the noise", 0)
+        one = Stage.prepare(
+            dataset,
+            parsed.classes or dataset.facts.classes,
+            number=len(received) + 1,
+            method=method,
+            budget=budget,
+            out=parsed.out,
+            known=parsed.known,
+            noise_seed=parsed.noise_seed,
+        )
+        one.check_free()
+        if tested is not None:
+            seen = [name for earlier in received for name in earlier.classes]
+            parsed.exam.check(tested, method, [*seen, *one.classes])
+        if not parsed.json:
+            console.show_table(["stage", "classes", "records", "epsilon", "noise"], [_planned(one)])
+        own = one.run(received, execution=parsed.execution, observer=bars, tally=tally)
+        released = [*received, own]
+        found = {}
+        if tested is not None:
+            found = course.examine(released, tested, parsed.exam, device=parsed.execution.device, observer=bars)
+    _warn(tally)
+    whole = course.guarantee(released)
+    if parsed.json:
+        measured = {recipe: one.to_json() for recipe, one in found.items()}
+        console.show_json({"out": str(parsed.out), "stage": one.number, "recipes": measured, "guarantee": whole})
+        return 0
+    console.show(own.certificate.statement)
+    console.show(f"Of all {len(released)} release(s) together: {whole['statement']}")
+    for recipe, measured in found.items():
+        console.show(f"{measured.mean:.1f} % of the test images of all classes seen so far, by the recipe {recipe}")
+    console.show(f"The stage is in {parsed.out}; hand it on as a whole")
+    return 0
+
+
+def show(found: Course) -> None:
+    """Accuracies stage by stage, for a person."""
+    for recipe, scores in found.scores.items():
+        rows = [
+            [
+                str(number),
+                ", ".join(party),
+                f"{one.mean:.1f} %" + (f" ± {one.deviation:.1f}" if len(one.accuracy) > 1 else ""),
+                f"{one.average:.1f} %",
+                f"{one.forgetting:.1f}",
+            ]
+            for number, (party, one) in enumerate(zip(found.parties, scores, strict=True), 1)
+        ]
+        columns = ["stage", "new classes", "accuracy on all seen", "mean over parties", "forgotten, points"]
+        console.show_table(columns, rows, title=f"Tested after each stage, recipe {recipe}")
+
+
+def _planned(one: Stage) -> list[Any]:
+    planned = one.planned
+    return [
+        str(one.number),
+        ", ".join(one.classes),
+        f"{planned.facts.size:,}",
+        f"{rounded_up(planned.epsilon)} of {planned.budget.epsilon:g}",
+        f"{planned.noise_multiplier:.4g}",
+    ]
+
+
+def _warn(tally: Tally) -> None:
+    if tally.not_finite:
+        console.warn(
+            f"For the data holders only, not to be published: {tally.not_finite:,} contribution(s) were not finite and "
+            "counted as zero. Look for broken images, or lower the learning rates."
+        )

@@ -1,0 +1,168 @@
+"""How much all releases so far teach: one classifier for all classes seen, tested on images of all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from privset import networks
+from privset.continual.documents import write_json
+from privset.continual.receiving import Received
+from privset.data import Dataset, of_labels
+from privset.errors import ConfigError, DataError, ReleaseError
+from privset.evaluation import Evaluation
+from privset.evaluation.protocol import run_seeds, score_as_trained, train_and_test
+from privset.evaluation.recipes import fit_recipe
+from privset.facts import PublicFacts
+from privset.methods import Method, SetMethod
+from privset.observer import Observer
+from privset.release import ClassifierRelease, Release
+
+FILE = "evaluation.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Exam:
+    """How classifiers are trained on what was released; a classifier that was released is tested as it is.
+
+    Attributes:
+        classifier: The network.
+        recipes: The ways to train it; each is measured.
+        networks: How many are trained in each way.
+        seed: Public seed of their weights and their training.
+    """
+
+    classifier: str = "convnet"
+    recipes: tuple[str, ...] = ("paper",)
+    networks: int = 3
+    seed: int = 0
+
+    def check(self, dataset: Dataset, method: Method[Any], seen: Sequence[str] | None = None) -> None:
+        """Refuse what could not be examined, before anything is paid for.
+
+        Args:
+            dataset: Whose test split is to be classified.
+            method: Makes what is to be examined.
+            seen: The classes that will be; by default all of the data's.
+
+        Raises:
+            PrivsetError: There are no test images of a class, or no such network or recipe.
+        """
+        facts, test = dataset.facts, dataset.test
+        present = set() if test is None else {facts.classes[label] for label in torch.unique(test.labels).tolist()}
+        missing = [name for name in seen or facts.classes if name not in present]
+        if missing:
+            raise ConfigError(
+                f"{facts.name} has no test images of {', '.join(missing)}, and each stage is tested on all classes "
+                "seen; hold some out with --test-fraction"
+            )
+        if not isinstance(method, SetMethod):
+            return
+        if self.networks < 1 or not self.recipes:
+            raise ConfigError("at least one network and one recipe are needed to see how good a set is")
+        for recipe in self.recipes:
+            fit_recipe(recipe, channels=facts.channels, images_per_class=10)
+        run_seeds(self.seed, self.networks)
+        with torch.device("meta"):  # costs nothing, and refuses images that the network cannot take
+            networks.build(self.classifier, facts)
+
+
+def examine(
+    releases: Sequence[Received],
+    dataset: Dataset,
+    exam: Exam,
+    *,
+    device: str = "cpu",
+    observer: Observer | None = None,
+) -> dict[str, Evaluation]:
+    """Test what was released so far on the test images of all classes seen.
+
+    Args:
+        releases: Of all stages so far, in their order: sets are trained on together, of classifiers the last counts.
+        dataset: Whose test split is classified; its training records are not touched.
+        exam: How.
+        device: Where to compute.
+        observer: Told about progress.
+
+    Returns:
+        An evaluation for each recipe, or the one of a classifier as it is.
+    """
+    seen = tuple(name for one in releases for name in one.classes)
+    last = releases[-1].release
+    assert dataset.test is not None  # `Exam.check` has seen to it
+    if isinstance(last, ClassifierRelease):
+        facts = last.trained.facts
+        _check_form(facts, dataset.facts)
+        test = of_labels(dataset.test, dataset.facts.classes, seen, among=facts.classes)
+        found = score_as_trained(last, facts, test, device=device, observer=observer)
+        return {found.recipe_name: found}
+    facts = dataclasses.replace(dataset.facts, classes=seen, size=sum(one.certificate.facts.size for one in releases))
+    images, labels = [], []
+    for one in releases:
+        assert isinstance(one.release, Release)
+        _check_form(one.release.set.facts, dataset.facts)
+        images.append(one.release.set.normalised())
+        labels.append(one.release.set.labels + seen.index(one.classes[0]))
+    test = of_labels(dataset.test, dataset.facts.classes, seen)
+    return {
+        recipe: train_and_test(
+            torch.cat(images),
+            torch.cat(labels),
+            facts,
+            test,
+            classifier=exam.classifier,
+            recipe=recipe,
+            runs=exam.networks,
+            seed=exam.seed,
+            device=device,
+            observer=observer,
+        )
+        for recipe in exam.recipes
+    }
+
+
+def kept(path: Path, releases: Sequence[Received], exam: Exam) -> dict[str, Evaluation] | None:
+    """The evaluations in a file, if they are of these releases and this exam; None if they have to be made.
+
+    Raises:
+        ReleaseError: It cannot be read.
+    """
+    try:
+        found = json.loads(path.read_bytes())
+        if found.get("of") != _identity(releases, exam):
+            return None
+        return {recipe: Evaluation.from_json(one) for recipe, one in found["recipes"].items()}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, AttributeError) as error:  # a DataError is a ValueError
+        raise ReleaseError(f"{path} cannot be read ({error}); delete it to have it made again") from error
+
+
+def keep(path: Path, found: dict[str, Evaluation], releases: Sequence[Received], exam: Exam) -> None:
+    """Write the evaluations to a file, whole or not at all."""
+    document = {
+        "of": _identity(releases, exam),
+        "recipes": {recipe: one.to_json() for recipe, one in found.items()},
+    }
+    write_json(path, document)
+
+
+def _identity(releases: Sequence[Received], exam: Exam) -> dict[str, Any]:
+    """What the accuracies depend on but the code; of a classifier as it is, nothing of the exam."""
+    trained = isinstance(releases[-1].release, ClassifierRelease)
+    settings = {} if trained else dataclasses.asdict(exam)
+    return json.loads(json.dumps({"digests": [one.certificate.contents.digest for one in releases], "exam": settings}))
+
+
+def _check_form(ours: PublicFacts, theirs: PublicFacts) -> None:
+    if (ours.shape, ours.mean, ours.std) != (theirs.shape, theirs.mean, theirs.std):
+        raise DataError(
+            f"a release is of {'x'.join(map(str, ours.shape))} images normalised with mean {ours.mean} and std "
+            f"{ours.std}, and {theirs.name} is of {'x'.join(map(str, theirs.shape))} with {theirs.mean} and "
+            f"{theirs.std}; read the data as the releases were made (--size, --channels, --mean, --std)"
+        )

@@ -1,0 +1,76 @@
+"""The guarantee of the whole: what all parties' releases together say of a record (docs/proofs/parallel.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from privset.continual.receiving import Received
+from privset.release.joint import check_different, joint_guarantee
+from privset.release.statement import NOT_ACCOUNTED, rounded_up
+
+FILE = "guarantee.json"
+
+NOT_COVERED = (
+    "That each record lies with the party of its class, and with no other, is the parties' word; no file can show it.",
+    "The unit of protection is one record. A person with records of several classes may have them at several parties: "
+    "for that person the epsilons of these parties add up, and so do their deltas.",
+    "A record whose label is wrong, or was changed, lies with another party; it is protected by that party's epsilon.",
+    "The number of records of each party is public, and with it how many records the classes of a party have together.",
+    "Accuracies on test images are no release: they say something of these images, which have no guarantee.",
+)
+"""What the guarantee does not cover, beside what that of each release does not."""
+
+
+def guarantee(releases: Sequence[Received]) -> dict[str, Any]:
+    """All parties' guarantees and the one of the whole, as plain values; the certificates must have been verified.
+
+    Args:
+        releases: Of all parties so far, in the order of the stages.
+    """
+    certificates = [one.certificate for one in releases]
+    check_different([(str(one.release.path), one.certificate) for one in releases], disjoint=True)
+    joint = joint_guarantee(certificates, disjoint=True)
+    spelled = joint.model_dump(mode="json")
+    return {
+        "format": "privset-continual-guarantee",
+        "version": 1,
+        "statement": _statement(len(releases), joint.private, joint.epsilon_spent, joint.delta),
+        "private": joint.private,
+        "epsilon": spelled["epsilon_spent"],
+        "epsilon_budgeted": spelled["epsilon_budgeted"],
+        "delta": joint.delta,
+        "relation": joint.relation,
+        "composition": "parallel: no record lies with two parties",
+        "parties": [
+            {
+                "stage": number,
+                "classes": list(one.classes),
+                "records": one.certificate.facts.size,
+                "private": one.certificate.guarantee.private,
+                "epsilon": one.certificate.guarantee.model_dump(mode="json")["epsilon_spent"],
+                "delta": one.certificate.guarantee.delta,
+                "method": one.certificate.method,
+                "seal": one.certificate.seal,
+                "digest": one.certificate.contents.digest,
+            }
+            for number, one in enumerate(releases, 1)
+        ],
+        "not_covered": [*NOT_COVERED, *NOT_ACCOUNTED],
+    }
+
+
+def _statement(parties: int, private: bool, epsilon: float, delta: float) -> str:
+    if not private:
+        return (
+            f"NOT PRIVATE. Of the {parties} release(s) at least one has no guarantee: its certificate says why. So "
+            "there is none for all of them together."
+        )
+    return (
+        f"{parties} parties with disjoint records published one release each, made from their own records and from the "
+        "releases they had received, nothing else. Each record lies with one party, so all releases together are "
+        f"differentially private for it with the epsilon and delta of that party's release: with epsilon "
+        f"{rounded_up(epsilon)} and delta {delta:g} for every record, where neighbouring data sets differ by adding or "
+        "removing one record at one party. Epsilons of different parties do not add up, except for a person with "
+        "records at several. What the guarantee does not cover is listed with it."
+    )

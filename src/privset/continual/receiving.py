@@ -1,0 +1,147 @@
+"""What a party receives from earlier ones: releases, each verified before anything is done with it.
+
+A stage folder holds ``release/`` and ``stage.json``, which says whose it is. Sets say themselves what classes they
+have, so a bare release of a set will do; a classifier has an output for classes of parties to come, and needs the note.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from privset.errors import ReleaseError
+from privset.privacy.budget import PrivacyBudget
+from privset.release import Certificate, ClassifierRelease, Release, load_published, require_verified
+from privset.release.certificate import FILE as CERTIFICATE_FILE
+from privset.release.statement import rounded_up
+
+RELEASE, NOTE = "release", "stage.json"
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class Received:
+    """One release of an earlier party, verified.
+
+    Attributes:
+        release: As loaded.
+        classes: The classes that its party has.
+    """
+
+    release: Release | ClassifierRelease
+    classes: tuple[str, ...]
+
+    @property
+    def certificate(self) -> Certificate:
+        """Of the release."""
+        return self.release.certificate
+
+
+def find(folders: Sequence[Path]) -> list[Path]:
+    """The release folders in these, in order: each is a release, a stage, or a folder of such, by number and name.
+
+    Raises:
+        ReleaseError: There is no release in one of them.
+    """
+    found: list[Path] = []
+    for folder in folders:
+        here = _releases_in(folder)
+        if not here and folder.is_dir():
+            inner = sorted((path for path in folder.iterdir() if path.is_dir()), key=_natural)
+            here = [release for path in inner if not path.name.startswith(".") for release in _releases_in(path)]
+        if not here:
+            raise ReleaseError(
+                f"{folder}: there is no release in it; give a folder that `privset continual stage` wrote"
+            )
+        found += here
+    return found
+
+
+def receive(folders: Sequence[Path], budget: PrivacyBudget, *, private: bool) -> list[Received]:
+    """Verify and load the releases in these folders.
+
+    Args:
+        folders: As for `find`.
+        budget: What each of them may have cost.
+        private: Whether one without any guarantee is refused.
+
+    Raises:
+        ReleaseError: One does not verify, costs more, or has a class of another.
+    """
+    received: list[Received] = []
+    owners: dict[str, Path] = {}
+    for path in find(folders):
+        require_verified(path, "learned from it")
+        release = load_published(path)
+        _check_cost(path, release.certificate, budget, private)
+        one = Received(release=release, classes=_classes(path, release))
+        for name in one.classes:
+            if name in owners:
+                raise ReleaseError(
+                    f"{path} and {owners[name]} both have the class {name!r}; here each class belongs to one party. To "
+                    "join sets of parties that share classes, use `privset merge`"
+                )
+            owners[name] = path
+        received.append(one)
+    return received
+
+
+def read_note(stage: Path) -> dict[str, Any] | None:
+    """What ``stage.json`` in a folder says, or None if there is none.
+
+    Raises:
+        ReleaseError: It is something else.
+    """
+    path = stage / NOTE
+    try:
+        found = json.loads(path.read_bytes())
+        if found["format"] != "privset-stage" or not all(isinstance(name, str) for name in found["classes"]):
+            raise TypeError("not the note of a stage")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ReleaseError(f"{path} cannot be read ({error}); get the stage again from its source") from error
+    return found
+
+
+def _releases_in(folder: Path) -> list[Path]:
+    for path in (folder, folder / RELEASE):
+        if (path / CERTIFICATE_FILE).is_file():
+            return [path]
+    return []
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """``stage-2`` before ``stage-10``."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name)]
+
+
+def _check_cost(path: Path, certificate: Certificate, budget: PrivacyBudget, private: bool) -> None:
+    stated = certificate.guarantee
+    if private and not stated.private:
+        raise ReleaseError(
+            f"{path} is not private, so what is learned from it would not be either: {certificate.statement}"
+        )
+    if stated.epsilon_spent > budget.epsilon or stated.delta > budget.delta:
+        raise ReleaseError(
+            f"{path} cost epsilon {rounded_up(stated.epsilon_spent)} at delta {stated.delta:g}, and here each party "
+            f"may spend {rounded_up(budget.epsilon)} at delta {budget.delta:g}; refuse it, or accept more "
+            "(--accept-epsilon)"
+        )
+
+
+def _classes(path: Path, release: Release | ClassifierRelease) -> tuple[str, ...]:
+    note, named = read_note(path.parent), release.certificate.facts.classes
+    if note is not None and note.get("seal") == release.certificate.seal:
+        classes = tuple(note["classes"])
+        if not set(classes) <= set(named) or (isinstance(release, Release) and set(classes) != set(named)):
+            raise ReleaseError(f"{path.parent / NOTE} names other classes than the release: {', '.join(classes)}")
+        return named if isinstance(release, Release) else classes
+    if isinstance(release, Release):
+        return named
+    raise ReleaseError(
+        f"{path}: a classifier does not say what classes its party has; give the stage's folder, with its {NOTE}"
+    )

@@ -1,0 +1,241 @@
+"""One stage: a party with its own records, and the releases it received, makes a release of its own.
+
+Nothing else is read. A set is made from the party's records alone; a classifier goes on from the last one received.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privset import pipeline
+from privset.continual.documents import write_json
+from privset.continual.receiving import NOTE, RELEASE, Received, read_note
+from privset.data import Dataset, of_classes
+from privset.errors import ConfigError, ReleaseError
+from privset.facts import PublicFacts
+from privset.methods import Execution, MeasuringMethod, Method, Plan, SetMethod, TrainingMethod
+from privset.observer import Observer
+from privset.privacy import NoiseSource, PrivacyBudget, Tally
+from privset.release import Classifier, ClassifierRelease, Release, load_published, require_verified
+from privset.release.certificate import Certificate, plain
+from privset.release.unfinished import check_free
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Stage:
+    """What one party is about to do, checked; nothing is charged yet.
+
+    Attributes:
+        number: From 1.
+        classes: The classes of the party.
+        party: Its records; a classifier has outputs for more classes, so their labels may be numbered by more.
+        method: How the release is made.
+        planned: What will be asked, and what that costs.
+        out: Folder of the stage.
+        noise: Where noise comes from.
+    """
+
+    number: int
+    classes: tuple[str, ...]
+    party: Dataset
+    method: Method[Any]
+    planned: Plan
+    out: Path
+    noise: NoiseSource
+
+    @classmethod
+    def prepare(
+        cls,
+        dataset: Dataset,
+        classes: Sequence[str],
+        *,
+        number: int,
+        method: Method[Any],
+        budget: PrivacyBudget,
+        out: Path,
+        known: Sequence[str] | None = None,
+        noise_seed: int | None = None,
+    ) -> Stage:
+        """Plan one stage.
+
+        Args:
+            dataset: Data that has the party's classes; of others nothing is looked at.
+            classes: Those of the party.
+            number: Of the stage, from 1.
+            method: How the release is made.
+            budget: What it may cost.
+            out: Folder of the stage.
+            known: All classes of all parties, for a classifier that has an output for each; by default those of the
+                data.
+            noise_seed: Makes noise repeatable, and the release not private; each stage has its own noise all the same.
+        """
+        if len(classes) < 2:
+            raise ConfigError(
+                f"the party of stage {number} has the class {', '.join(classes)} only, and needs two or more: what is "
+                "learned is what tells classes apart"
+            )
+        among = tuple(known or dataset.facts.classes) if isinstance(method, TrainingMethod) else None
+        party = of_classes(dataset, classes, among=among)
+        return cls(
+            number=number,
+            classes=tuple(classes),
+            party=party,
+            method=method,
+            planned=pipeline.plan(party.facts, method=method, budget=budget),
+            out=out,
+            noise=stage_noise(noise_seed, number),
+        )
+
+    @property
+    def release(self) -> Path:
+        """Where the release is to be."""
+        return self.out / RELEASE
+
+    def check_free(self) -> None:
+        """Refuse a folder that cannot be written to; one with a release is looked at when the stage is run."""
+        if not self.release.is_dir():
+            check_free(self.release, resumable=isinstance(self.method, MeasuringMethod))
+
+    def run(
+        self,
+        received: Sequence[Received],
+        *,
+        execution: Execution | None = None,
+        observer: Observer | None = None,
+        tally: Tally | None = None,
+    ) -> Received:
+        """Make the release, unless it is there, and the note beside it.
+
+        Args:
+            received: From earlier parties, verified.
+            execution: Where to compute.
+            observer: Told about progress.
+            tally: Receives what the data holder alone may see.
+
+        Raises:
+            ReleaseError: What was received is of no use here, or what is in the folder was made otherwise.
+        """
+        start = self._start(received)
+        if self.release.is_dir():
+            release = self._finished(received)
+        else:
+            how: dict[str, Any] = {
+                "budget": self.planned.budget,
+                "out": self.release,
+                "noise": self.noise,
+                "execution": execution,
+                "observer": observer,
+                "tally": tally,
+            }
+            if isinstance(self.method, TrainingMethod):
+                release = pipeline.train(self.party, method=self.method, start=start, **how)
+            else:
+                release = pipeline.generate(self.party, method=self.method, **how)
+        own = Received(release=release, classes=self.classes)
+        if read_note(self.out) is None:
+            write_json(self.out / NOTE, self._note(own, received))
+        return own
+
+    def _start(self, received: Sequence[Received]) -> Classifier | None:
+        """Refuse what does not go together; the classifier to go on from, if there is one."""
+        making = "sets" if isinstance(self.method, SetMethod) else "classifiers"
+        for one in received:
+            where, theirs = one.release.path, one.certificate.facts
+            if isinstance(one.release, Release) != isinstance(self.method, SetMethod):
+                raise ReleaseError(f"{where} holds something else than the {making} that {self.method.name} makes")
+            _check_form(where, theirs, self.party.facts)
+            if shared := sorted(set(one.classes) & set(self.classes)):
+                raise ReleaseError(
+                    f"{where} has the class {', '.join(shared)} as well, and here each class belongs to one party; to "
+                    "join sets of parties that share classes, use `privset merge`"
+                )
+        last = received[-1].release if received else None
+        if not isinstance(last, ClassifierRelease):
+            return None
+        assert isinstance(self.method, TrainingMethod)
+        if (last.trained.architecture, last.trained.facts.classes) != (
+            self.method.architecture,
+            self.party.facts.classes,
+        ):
+            raise ReleaseError(
+                f"{last.path} is a {last.trained.architecture} for {', '.join(last.trained.facts.classes)}, and this "
+                "party would train another; take the settings and the order of all classes that it was trained with"
+            )
+        return last.trained
+
+    def _finished(self, received: Sequence[Received]) -> Release | ClassifierRelease:
+        """The release that is there already, if it is the one that would be made."""
+        require_verified(self.release, "built on it")
+        release = load_published(self.release)
+        odd = _differences(release.certificate, self.planned, self.noise.kind)
+        note = read_note(self.out)
+        if note is not None and note.get("received") != [_mention(one) for one in received]:
+            odd.append("other releases received")
+        if odd:
+            raise ReleaseError(
+                f"{self.release} exists, and this would be another: {', '.join(odd)}. Repeat the command that made it, "
+                "or choose another --out"
+            )
+        return release
+
+    def _note(self, own: Received, received: Sequence[Received]) -> dict[str, Any]:
+        """What goes to the next party with the release; free to publish, as the release is."""
+        return {
+            "format": "privset-stage",
+            "version": 1,
+            "stage": self.number,
+            **_mention(own),
+            "received": [_mention(one) for one in received],
+        }
+
+
+def stage_noise(seed: int | None, number: int) -> NoiseSource:
+    """The system's noise; with a seed, a stream that no other stage has."""
+    if seed is None:
+        return NoiseSource()
+    if seed < 0:
+        raise ConfigError(f"a noise seed must be 0 or more, not {seed}")
+    words = np.random.SeedSequence([seed, number]).generate_state(4, np.uint64)
+    return NoiseSource(int.from_bytes(words.tobytes(), "little"))
+
+
+def _mention(one: Received) -> dict[str, Any]:
+    guarantee, facts = one.certificate.guarantee.model_dump(mode="json"), one.certificate.facts
+    return {
+        "classes": list(one.classes),
+        "records": facts.size,
+        "private": guarantee["private"],
+        "epsilon": guarantee["epsilon_spent"],
+        "delta": guarantee["delta"],
+        "relation": guarantee["relation"],
+        "seal": one.certificate.seal,
+        "digest": one.certificate.contents.digest,
+    }
+
+
+def _differences(certificate: Certificate, planned: Plan, noise: str) -> list[str]:
+    said = {
+        "method": certificate.method == planned.method,
+        "settings": certificate.configuration == plain(dataclasses.asdict(planned.config)),
+        "budget": certificate.budget() == planned.budget,
+        "data": certificate.public_facts() == planned.facts,
+        "noise": certificate.noise_source == noise,
+    }
+    return [f"other {name}" for name, same in said.items() if not same]
+
+
+def _check_form(where: Path, theirs: Any, ours: PublicFacts) -> None:
+    form = {
+        name: (getattr(theirs, name), getattr(ours, name)) for name in ("channels", "height", "width", "mean", "std")
+    }
+    odd = [f"{name} {then} and not {now}" for name, (then, now) in form.items() if then != now]
+    if odd:
+        raise ReleaseError(
+            f"{where} is of images of another form: {', '.join(odd)}; read the data as that party did (--size, "
+            "--channels, --mean, --std)"
+        )

@@ -1,0 +1,94 @@
+"""`privset continual`, `privset continual stage` and `privset merge`, as typed."""
+
+import json
+
+import pytest
+
+TINY = ("--method", "dp-merf", "--steps", 3, "--per-class", 2, "--waves", 8, "--epsilon", 5, "--accountant", "rdp")
+EXAM = ("--classifier", "mlp", "--recipe", "quick", "--trainings", 1)
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch):
+    """An exam of a moment: what is learned does not matter here."""
+    from privset.evaluation import RECIPES, Recipe
+
+    def quick(*, channels, images_per_class):
+        return Recipe(name="quick", epochs=1, full_rate_epochs=1, augment=False)
+
+    monkeypatch.setitem(RECIPES, "quick", quick)
+
+
+def test_a_course_in_words_and_as_json(call, tmp_path):
+    words = ("continual", "digits", *TINY, *EXAM, "--stages", 2, "--out", tmp_path / "course")
+    code, out, _ = call(*words)
+    assert code == 0
+    assert "5, 6, 1, 2, 0" in out  # the published order
+    assert "2 parties with disjoint records" in out
+    code, out, _ = call(*words, "--json")  # finished: only looked at again
+    found = json.loads(out)
+    assert code == 0
+    assert found["parties"] == [list("56120"), list("89347")]
+    assert [stage["stage"] for stage in found["recipes"]["quick"]] == [1, 2]
+    assert found["guarantee"]["private"]
+    assert json.loads((tmp_path / "course" / "guarantee.json").read_text()) == found["guarantee"]
+
+
+def test_stages_one_by_one_and_their_sets_as_one(call, tmp_path):
+    first, second, merged = (tmp_path / name for name in ("first", "second", "merged"))
+    code, out, _ = call("continual", "stage", "digits", "--classes", 0, 1, *TINY, "--out", first)
+    assert code == 0
+    assert "hand it on" in out
+    words = ("--classes", 7, 3, *TINY, *EXAM, "--received", first, "--test", "digits", "--out", second)
+    code, out, _ = call("continual", "stage", "digits", *words, "--json")
+    found = json.loads(out)
+    assert (code, found["stage"]) == (0, 2)
+    assert found["recipes"]["quick"]["classes"] == ["0", "1", "7", "3"]
+    assert [party["classes"] for party in found["guarantee"]["parties"]] == [["0", "1"], ["7", "3"]]
+    code, out, err = call("merge", first / "release", second / "release", "--out", merged)
+    assert code == 0
+    assert "say so with --disjoint" in err
+    code, out, err = call(
+        "merge", first / "release", second / "release", "--disjoint", "--out", tmp_path / "d", "--json"
+    )
+    assert (code, err) == (0, "")
+    assert json.loads(out)["images"] == 8
+    assert json.loads(out)["epsilon"] <= 5
+    code, out, _ = call("verify", tmp_path / "d")
+    assert code == 0
+    assert "part 2" in out
+    code, out, _ = call("export", tmp_path / "d", "--to", "npz", "--out", tmp_path / "exported")
+    assert code == 0
+    code, out, _ = call("report", tmp_path / "d", "--out", tmp_path / "report.html")
+    assert code == 0
+
+
+def test_a_release_that_was_tampered_with_or_cost_too_much_is_refused(call, tmp_path):
+    first = tmp_path / "first"
+    call("continual", "stage", "digits", "--classes", 0, 1, *TINY, "--out", first)
+    start = ("continual", "stage", "digits", "--classes", 2, 3, "--received", first, "--out", tmp_path / "second")
+    code, _, err = call(*start, *TINY, "--epsilon", 2)
+    assert code == 2
+    assert "--accept-epsilon" in err
+    assert call(*start, *TINY, "--epsilon", 2, "--accept-epsilon", 5)[0] == 0
+    (first / "release" / "set.safetensors").write_bytes(b"")
+    code, _, err = call(*start[:-1], tmp_path / "third", *TINY)
+    assert code == 2
+    assert "nothing is learned from it" in err
+    assert not (tmp_path / "third").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--stages", 10), "at most 5 stage"),
+        (("--stages", 2, "--class-order", 1, 2), "name each class of digits once"),
+        (("--stages", 2, "--recipe", "quik"), "Did you mean quick?"),
+        (("--stages", 2, "--epsilon", 0.001), "cannot be paid for"),
+    ],
+)
+def test_mistakes_cost_nothing(call, tmp_path, words, said):
+    code, _, err = call("continual", "digits", *TINY, *EXAM, "--out", tmp_path / "out", *words)
+    assert code == 2
+    assert said in err
+    assert not (tmp_path / "out").exists()

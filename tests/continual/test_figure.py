@@ -1,0 +1,39 @@
+import io
+import xml.etree.ElementTree as ET
+
+from PIL import Image
+
+from privset.continual import Curve, draw
+
+CURVES = [
+    Curve(name="moments <&>", points=((99.0, 0.5), (90.0, 1.0), (85.0, 0.0))),
+    Curve(name="dp-sgd", points=((95.0, 0.0), (50.0, 0.0), (30.0, 0.0)), dashed=True),
+]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_the_svg_has_a_curve_a_legend_and_whiskers_where_there_is_a_deviation():
+    root = ET.fromstring(draw(CURVES, title="A title").svg())
+    texts = [one.text for one in root.iter(f"{SVG}text")]
+    assert {"A title", "moments <&>", "dp-sgd", "1", "2", "3"} <= set(texts)
+    paths = [
+        [tuple(map(float, p.split(","))) for p in one.get("points", "").split()] for one in root.iter(f"{SVG}polyline")
+    ]
+    moments, forgetting = (path for path in paths if len(path) == 3)
+    assert [x for x, _ in moments] == [x for x, _ in forgetting]
+    assert moments[0][1] < moments[1][1] < forgetting[1][1] < forgetting[2][1]  # downwards is worse
+    assert len(list(root.iter(f"{SVG}circle"))) == 6
+    upright = [path for path in paths if len(path) == 2 and path[0][0] == path[1][0]]
+    assert len(upright) == 2
+
+
+def test_the_png_shows_the_same_at_twice_the_size():
+    figure = draw(CURVES, title="A title")
+    image = Image.open(io.BytesIO(figure.png()))
+    assert image.size == (2 * figure.width, 2 * figure.height)
+    colours = {colour for _, colour in image.getcolors(2**20) or []}
+    assert {(0x0B, 0x6E, 0x99), (0xC2, 0x57, 0x1A)} <= colours  # both curves are there
+
+
+def test_one_stage_and_one_curve_is_a_figure_too():
+    assert draw([Curve(name="only", points=((50.0, 0.0),))], title="").svg().count("<circle") == 1

@@ -1,0 +1,194 @@
+"""The whole course: what it writes, what it says, and that it goes on where it was stopped."""
+
+import dataclasses
+import json
+import shutil
+
+import pytest
+from tests.continual.conftest import BUDGET, CLASSES, EXAM, method_named
+
+from privset import continual, pipeline
+from privset.errors import ConfigError, DataError, PrivsetError, ReleaseError
+from privset.evaluation import AS_TRAINED, evaluate_release
+from privset.privacy import PrivacyBudget
+from privset.release import merge, verify
+
+PARTIES = (CLASSES[:2], CLASSES[2:4], CLASSES[4:])
+
+
+def run(dataset, out, method="dp-merf", parties=PARTIES, budget=BUDGET, seed: int | None = 3, exam=EXAM, **settings):
+    chosen = method_named(method, **settings)
+    stages = continual.prepare(dataset, parties, method=chosen, budget=budget, out=out, exam=exam, noise_seed=seed)
+    return continual.run(dataset, stages, exam=exam)
+
+
+def test_a_course_of_sets(tmp_path, dataset):
+    course = run(dataset, tmp_path / "out")
+    (scores,) = course.scores.values()
+    assert [one.seen for one in scores] == [CLASSES[:2], CLASSES[:4], CLASSES]
+    assert [len(one.accuracy) for one in scores] == [2, 2, 2]  # networks
+    assert [len(one.parties) for one in scores] == [1, 2, 3]
+    found = json.loads((tmp_path / "out" / "continual.json").read_text())
+    assert found["parties"] == [list(party) for party in PARTIES]
+    assert found["recipe"] == "tiny"
+    assert [stage["accuracy"]["mean"] for stage in found["recipes"]["tiny"]] == [one.mean for one in scores]
+    assert found["guarantee"] == json.loads((tmp_path / "out" / "guarantee.json").read_text())
+    assert (tmp_path / "out" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+    assert "dp-merf, tiny" in (tmp_path / "out" / "accuracy.svg").read_text()
+    evaluations = [json.loads((tmp_path / "out" / f"stage-{n}" / "evaluation.json").read_text()) for n in (1, 2, 3)]
+    images = [one["recipes"]["tiny"]["images"] for one in evaluations]
+    assert images == [4, 8, 12]  # all sets so far
+    counts = [sum(map(sum, one["recipes"]["tiny"]["confusion"])) for one in evaluations]
+    assert counts == [2 * 20, 2 * 40, 2 * 60]  # test images of all classes seen, for two networks
+
+
+def test_labels_of_later_parties_are_told_apart_by_name(tmp_path, dataset, monkeypatch):
+    """With the real records in place of sets, everything is learned: no label is mixed up on the way."""
+    given = []
+    monkeypatch.setattr(
+        "privset.continual.exam.train_and_test",
+        lambda images, labels, facts, test, **_: given.append((labels, facts, test)),
+    )
+    stages = continual.prepare(dataset, PARTIES, method=method_named("dp-merf"), budget=BUDGET, out=tmp_path, exam=EXAM)
+    released = []
+    for stage in stages:
+        released.append(stage.run(released))
+    continual.examine(released, dataset, EXAM)
+    ((labels, facts, test),) = given
+    assert labels.tolist() == [label for label in range(6) for _ in range(2)]
+    assert facts.classes == CLASSES
+    order = (*PARTIES[2], *PARTIES[0])
+    continual.examine([released[2], released[0]], dataset, EXAM)
+    labels, facts, test = given[-1]
+    assert labels.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert facts.classes == order
+    eels = dataset.test.images[dataset.test.labels == CLASSES.index("eel")]
+    assert test.images[test.labels == 0].equal(eels)
+
+
+def test_the_guarantee_of_the_whole_is_the_largest_and_says_what_it_does_not_cover(tmp_path, dataset):
+    course = run(dataset, tmp_path, seed=None)
+    found = course.guarantee
+    assert found["private"]
+    assert found["epsilon"] == max(party["epsilon"] for party in found["parties"]) <= 4
+    assert found["delta"] == 1e-5
+    assert found["relation"] == "add-or-remove-one-record"
+    assert [party["records"] for party in found["parties"]] == [50, 65, 35]
+    assert [party["classes"] for party in found["parties"]] == [list(party) for party in PARTIES]
+    assert "3 parties with disjoint records" in found["statement"]
+    assert "epsilon 4 and delta 1e-05 for every record" in found["statement"]
+    assert any("at several parties" in sentence for sentence in found["not_covered"])
+    assert any("number of records of each party is public" in sentence for sentence in found["not_covered"])
+
+
+def test_a_course_with_seeded_noise_says_that_it_is_not_private(tmp_path, dataset):
+    guarantee = run(dataset, tmp_path).guarantee
+    assert not guarantee["private"]
+    assert guarantee["statement"].startswith("NOT PRIVATE")
+
+
+def test_a_classifier_that_travels_forgets(tmp_path, dataset):
+    course = run(dataset, tmp_path, "dp-sgd", budget=PrivacyBudget(epsilon=float("inf")))
+    scores = course.scores[AS_TRAINED]
+    assert scores[0].mean > 90
+    assert [one.parties[-1] > 90 for one in scores] == [True] * 3  # each party's classes are learned
+    assert max(scores[-1].parties[:2]) < 70  # and earlier ones forgotten
+    assert scores[-1].forgetting > 40
+    assert course.guarantee["epsilon"] == "inf"
+
+
+@pytest.mark.parametrize("method", ["dp-merf", "dp-sgd"])
+def test_a_course_that_was_stopped_goes_on_and_finished_stages_are_not_run_again(
+    tmp_path, dataset, monkeypatch, method
+):
+    whole = run(dataset, tmp_path / "whole", method)
+    name = "train" if method == "dp-sgd" else "generate"
+    made, real = [], getattr(pipeline, name)
+
+    def counted(data, **how):
+        if len(made) == 1:
+            made.append("stopped")
+            raise KeyboardInterrupt
+        made.append(how["out"].parent.name)
+        return real(data, **how)
+
+    monkeypatch.setattr(pipeline, name, counted)
+    with pytest.raises(KeyboardInterrupt):
+        run(dataset, tmp_path / "again", method)
+    again = run(dataset, tmp_path / "again", method)
+    assert made == ["stage-1", "stopped", "stage-2", "stage-3"]
+    assert again.scores == whole.scores
+    seals = [[party["digest"] for party in one.guarantee["parties"]] for one in (whole, again)]
+    assert seals[0] == seals[1]
+
+
+def test_a_finished_course_is_only_looked_at_again(tmp_path, dataset, monkeypatch):
+    first = run(dataset, tmp_path / "out", seed=None)
+    for name in ("privset.pipeline.generate", "privset.continual.exam.train_and_test"):
+        monkeypatch.setattr(name, lambda *_, **__: pytest.fail("done again"))
+    assert run(dataset, tmp_path / "out", seed=None).to_json() == first.to_json()
+
+
+def test_another_exam_tests_again_and_makes_nothing_again(tmp_path, dataset, monkeypatch):
+    run(dataset, tmp_path / "out", seed=None)
+    monkeypatch.setattr(pipeline, "generate", lambda *_, **__: pytest.fail("made again"))
+    more = run(dataset, tmp_path / "out", seed=None, exam=dataclasses.replace(EXAM, networks=1))
+    assert len(more.scores["tiny"][-1].accuracy) == 1
+
+
+def test_a_stage_that_was_changed_stops_the_course(tmp_path, dataset):
+    run(dataset, tmp_path / "out")
+    shutil.rmtree(tmp_path / "out" / "stage-3")
+    (tmp_path / "out" / "stage-1" / "release" / "ledger.jsonl").write_text("{}")
+    with pytest.raises(ReleaseError, match="not what it claims to be"):
+        run(dataset, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "error"),
+    [
+        ({"parties": ()}, "no party", ConfigError),
+        ({"parties": (CLASSES[:2], ("cat", "gnu"))}, "no class 'gnu'", DataError),
+        ({"exam": dataclasses.replace(EXAM, recipes=("papr",))}, "no recipe 'papr'", ConfigError),
+        ({"exam": dataclasses.replace(EXAM, classifier="mpl")}, "mpl", ConfigError),
+        ({"exam": dataclasses.replace(EXAM, networks=0)}, "at least one network", ConfigError),
+        ({"budget": PrivacyBudget(epsilon=4.0, delta=0.02)}, "publishing one record in the clear", PrivsetError),
+        ({"budget": PrivacyBudget(epsilon=0.01, accountant="rdp")}, "cannot be paid for", PrivsetError),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_a_stage_is_run(tmp_path, dataset, change, words, error):
+    with pytest.raises(error, match=words):
+        run(dataset, tmp_path / "out", **change)
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_test_images_of_each_class_nothing_is_spent(tmp_path, dataset):
+    some = dataclasses.replace(dataset, test=None)
+    with pytest.raises(ConfigError, match=r"no test images of ant, bee.*--test-fraction"):
+        run(some, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path, dataset):
+    (tmp_path / "letters.txt").write_text("dear")
+    with pytest.raises(ReleaseError, match="is something else"):
+        run(dataset, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
+
+
+def test_all_at_once_is_a_course_of_one_stage(tmp_path, dataset):
+    course = run(dataset, tmp_path, parties=(CLASSES,))
+    assert [len(one.seen) for one in course.scores["tiny"]] == [6]
+
+
+def test_the_releases_of_a_course_merge_into_one_that_stands_in_for_the_data(tmp_path, dataset, monkeypatch):
+    run(dataset, tmp_path / "out", parties=PARTIES[::-1], seed=None)
+    folders = [tmp_path / "out" / f"stage-{number}" / "release" for number in (1, 2, 3)]
+    merged = merge(folders, out=tmp_path / "merged", disjoint=True)
+    assert merged.certificate.facts.classes == ("eel", "fox", "cat", "dog", "ant", "bee")
+    assert merged.certificate.guarantee.epsilon_spent <= 4
+    assert verify(tmp_path / "merged").ok
+    given = []
+    monkeypatch.setattr("privset.evaluation.protocol.evaluate", lambda _images, labels, *_: given.append(labels))
+    evaluate_release(merged, dataset)
+    assert given[0].tolist() == [4, 4, 5, 5, 2, 2, 3, 3, 0, 0, 1, 1]  # numbered as the data numbers them

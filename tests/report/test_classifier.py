@@ -1,0 +1,37 @@
+import json
+
+import pytest
+from tests.conftest import TINY, facts_for, records_for
+
+from privset.data import Dataset
+from privset.errors import DataError
+from privset.evaluation import evaluate_release
+from privset.methods import DpSgd
+from privset.pipeline import train
+from privset.privacy import PrivacyBudget
+from privset.report.page import page, panels
+from privset.report.sources import add_evaluations, read_subjects
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    return Dataset(facts_for(40), records_for(facts_for(40)), records_for(facts_for(12), seed=9))
+
+
+def test_a_classifier_has_a_page_of_its_own(tmp_path, dataset: Dataset) -> None:
+    budget = PrivacyBudget(epsilon=5.0, accountant="rdp")
+    release = train(dataset, method=DpSgd(TINY["dp-sgd"]), budget=budget, out=tmp_path / "model")
+    document = evaluate_release(release, dataset).to_json() | {"digest": release.certificate.contents.digest}
+    (tmp_path / "evaluation.json").write_text(json.dumps(document))
+    (tmp_path / "other.json").write_text(json.dumps(document | {"trained_on": "set"}))
+
+    subjects = add_evaluations(read_subjects([release.path]), [tmp_path / "evaluation.json"])
+    names = [panel.name for panel in panels(subjects, [])]
+    text = page(subjects).decode()
+
+    assert names == ["classifier", "guarantee", "limits", "budget", "accuracy", "confusion", "use", "record"]
+    assert "A classifier of toy" in text
+    assert "scattering, recipe as trained: tested on 12 real images" in text
+    assert "release.predict(images)" in text
+    with pytest.raises(DataError, match="was not trained on it"):
+        add_evaluations(subjects, [tmp_path / "other.json"])
