@@ -2,9 +2,10 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 STAMP := .venv/.installed
+DOCS_STAMP := .venv/.installed-docs
 DEMO := demo-release
 
-.PHONY: install demo test test-browser lint types layers schema tables clean
+.PHONY: install demo test test-browser docs lint types layers schema tables clean
 
 install: $(STAMP)
 
@@ -39,6 +40,15 @@ test-browser: install
 	tests/browser/install $(BIN)/python $(CHROMIUM) .browser
 	$(BIN)/python -m pytest tests/browser
 
+# Warnings are errors; nothing is fetched, neither here nor by whoever opens docs/_build/html/index.html.
+docs: $(DOCS_STAMP)
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --builder html docs docs/_build/html
+	@echo "The pages are in docs/_build/html: open index.html."
+
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group docs
+	@touch $(DOCS_STAMP)
+
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -53,7 +63,8 @@ schema: install
 	$(BIN)/python -m privset.release.schema > docs/certificate.schema.json
 
 tables: install
-	$(BIN)/python -m privset.studies.tables README.md docs/methods/moments.md
+	$(BIN)/python -m privset.studies.tables README.md docs/methods/moments.md docs/guide/choosing-epsilon.md
+	$(BIN)/python docs/exhibits.py
 
 clean:
-	rm -rf .venv .browser $(DEMO) $(DEMO).ledger.jsonl
+	rm -rf .venv .browser docs/_build $(DEMO) $(DEMO).ledger.jsonl

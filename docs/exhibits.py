@@ -1,0 +1,112 @@
+"""What these pages show that is on file elsewhere, written by `make tables` and never by hand.
+
+- ``images/sets.png``: two synthetic sets that a study made, side by side;
+- in ``reproduction.md``, between ``<!-- studies -->`` and ``<!-- end of studies -->``: every study, its command, every
+  cell, and whether it is on file in ``results/``;
+- in ``methods/index.md``, between ``<!-- methods -->`` and ``<!-- end of methods -->``: every method there is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from privset.methods import METHODS, MeasuringMethod
+from privset.studies import STUDIES, Results, Study
+
+ROOT = Path(__file__).parents[1]
+PICTURE = ROOT / "docs" / "images" / "sets.png"
+SHOWN = ("moments/mnist-eps1-ipc10.png", "moments/fashion-mnist-eps1-ipc10.png")
+GAP = 24
+
+_STUDIES = re.compile(r"(<!-- studies -->\n).*?(<!-- end of studies -->)", re.DOTALL)
+_METHODS = re.compile(r"(<!-- methods -->\n).*?(<!-- end of methods -->)", re.DOTALL)
+
+
+def picture(results: Path) -> bytes:
+    """The sets of `SHOWN` beside each other on a transparent ground, as a PNG of 32 greys."""
+    sets = [Image.open(results / name).convert("L") for name in SHOWN]
+    width = sum(one.width for one in sets) + GAP * (len(sets) - 1)
+    whole, left = Image.new("LA", (width, max(one.height for one in sets)), (0, 0)), 0
+    for one in sets:
+        coarse = one.point([value // 8 * 8 for value in range(256)])  # looks the same, and is half as large
+        whole.paste(Image.merge("LA", (coarse, Image.new("L", one.size, 255))), (left, 0))
+        left += one.width + GAP
+    file = io.BytesIO()
+    whole.save(file, "PNG", optimize=True)
+    return file.getvalue()
+
+
+def studies(results: Path) -> str:
+    """Every study: what it measures, its command, and its cells as lines of a Markdown table."""
+    return "".join(
+        f"\n## {study.name}\n\n{study.what[:1].upper()}{study.what[1:]}.\n\n"
+        f"```sh\nprivset study run {study.name}\n```\n\n{_cells(study, results)}\n"
+        for study in STUDIES.values()
+    )
+
+
+def _cells(study: Study, results: Path) -> str:
+    shelf = Results(results, study)
+    rows = [["cell", "accuracy, %", "recipe", "published, %", "seconds a set: make + train", "device", "code"]]
+    rows.append(["---"] * len(rows[0]))
+    for cell in study.cells:
+        found = shelf.cell(cell)
+        accuracy, recipe, *rest = ["missing", "", "", "", ""] if found is None else _on_file(found)
+        accuracy += " (with other settings)" if shelf.is_outdated(cell) else ""
+        published = "" if cell.published is None else f"{cell.published:.1f}"
+        rows.append([f"`{cell.name}`", accuracy, recipe, published, *rest])
+    return _lines(rows)
+
+
+def _on_file(found: dict[str, Any]) -> list[str]:
+    accuracy, seconds = found["accuracy"], found["seconds"]
+    commits = [commit[:9] + "+" * commit.endswith("+") for commit in (found["commit"] or "not known").split(", ")]
+    return [
+        f"{accuracy['mean']:.1f} ± {accuracy['std']:.1f}",
+        found["recipe"],
+        f"{seconds['generate']:.0f} + {seconds['evaluate']:.0f}",
+        found["device"],
+        ", ".join(commits),
+    ]
+
+
+def methods() -> str:
+    """Every method as a line of a Markdown table."""
+    rows = [["method", "makes", "how", "presets", "can measure once", "published in"]]
+    rows.append(["---"] * len(rows[0]))
+    for name, method in METHODS.items():
+        makes_sets = any(field.name == "per_class" for field in dataclasses.fields(method.config_type))
+        page = ROOT / "docs" / "methods" / f"{name}.md"
+        rows.append(
+            [
+                f"[{name}]({name}.md)" if page.exists() else name,
+                "a set" if makes_sets else "a classifier",
+                method.summary,
+                ", ".join(f"`{preset}`" for preset in method.presets),
+                "yes" if issubclass(method, MeasuringMethod) else "no: it asks as it goes",
+                method.reference,
+            ]
+        )
+    return _lines(rows)
+
+
+def filled(text: str, results: Path) -> str:
+    """A document with everything of this kind in it made anew."""
+    text = _STUDIES.sub(lambda place: place[1] + studies(results) + place[2], text)
+    return _METHODS.sub(lambda place: place[1] + methods() + place[2], text)
+
+
+def _lines(rows: list[list[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+if __name__ == "__main__":
+    PICTURE.write_bytes(picture(ROOT / "results"))
+    for page in (ROOT / "docs" / "reproduction.md", ROOT / "docs" / "methods" / "index.md"):
+        page.write_text(filled(page.read_text(encoding="utf-8"), ROOT / "results"), encoding="utf-8")

@@ -1,0 +1,81 @@
+"""What holds for every page: links lead somewhere, generated parts are up to date, nothing is left out."""
+
+import importlib.util
+import re
+
+import pytest
+from tests.docs.pages import DOCS, PAGES, ROOT, anchors, blocks, links, name_of
+
+import privset
+from privset.methods import METHODS
+from privset.studies import STUDIES
+from privset.studies.tables import filled
+
+spec = importlib.util.spec_from_file_location("exhibits", ROOT / "docs" / "exhibits.py")
+assert spec is not None
+assert spec.loader is not None
+exhibits = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(exhibits)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_leads_to_a_file_or_a_heading(page):
+    for link in links(page):
+        path, _, heading = link.partition("#")
+        target = page if not path else (page.parent / path).resolve()
+        assert target.exists(), f"{link} leads nowhere"
+        if heading:
+            assert heading in anchors(target), f"{link}: {name_of(target)} has no such heading"
+
+
+def test_links_are_found_at_all():
+    assert len([link for page in PAGES for link in links(page)]) > 80
+
+
+def test_tables_and_picture_are_those_of_the_results_on_file():
+    marked = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        marked += re.findall(r"<!-- (results|studies|methods)\b", text)
+        made = exhibits.filled(filled(text, ROOT / "results"), ROOT / "results")
+        assert made == text, f"{name_of(page)}: run `make tables`"
+    assert set(marked) == {"results", "studies", "methods"}
+    assert exhibits.PICTURE.read_bytes() == exhibits.picture(ROOT / "results"), "run `make tables`"
+
+
+def test_every_study_is_on_the_page_about_reproduction_with_its_command():
+    text = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    for study in STUDIES.values():
+        assert f"\n## {study.name}\n" in text
+        assert f"\nprivset study run {study.name}\n" in text
+        assert all(f"| `{cell.name}` |" in text for cell in study.cells)
+
+
+def test_every_method_has_a_page():
+    assert {path.stem for path in DOCS if path.parent.name == "methods"} >= METHODS.keys()
+
+
+def test_everything_public_is_on_a_page_of_the_interface():
+    shown = "".join(path.read_text(encoding="utf-8") for path in DOCS if path.parent.name == "api")
+    directives = set(re.findall(r"^\.\. (?:auto\w+|py:data|py:module):: (?:privset\.)?(\w+)", shown, re.MULTILINE))
+    assert directives >= set(privset.__all__) - {"__version__"}
+
+
+def test_every_field_of_a_certificate_and_every_line_of_verify_is_explained():
+    text = (ROOT / "docs" / "guide" / "reading-a-certificate.md").read_text(encoding="utf-8")
+    fields, checks = text.split("## Every field")[1], text.split("## The five lines")[0]
+    assert all(f"`{name}`" in fields for name in privset.Certificate.model_fields)
+    for check in ("certificate", "files", "set", "relation", "noise", "statement", "ledger", "epsilon", "plan"):
+        assert f"\n| {check} |" in checks
+
+
+def test_every_decision_is_in_the_list_of_decisions():
+    listed = set(links(ROOT / "docs" / "decisions" / "index.md"))
+    assert listed == {path.name for path in DOCS if path.parent.name == "decisions"} - {"index.md"}
+
+
+def test_the_readme_is_short_and_its_example_has_ten_lines():
+    page = ROOT / "README.md"
+    assert len(page.read_text(encoding="utf-8").splitlines()) <= 120
+    (example,) = [block for block in blocks(page) if block.kind == "python"]
+    assert len([line for line in example.text.splitlines() if line.strip()]) == 10
