@@ -136,7 +136,7 @@ def train(
     method: TrainingMethod[Any] | None = None,
     budget: PrivacyBudget,
     out: str | Path,
-    start: Classifier | None = None,
+    start: ClassifierRelease | None = None,
     noise: NoiseSource | None = None,
     execution: Execution | None = None,
     observer: Observer | None = None,
@@ -146,21 +146,23 @@ def train(
 
     Arguments and charges are those of `generate`; by default the method is dp-sgd with its strong settings. A run that
     is killed leaves its ledger, and no release. With ``start``, a published classifier of the same form, training goes
-    on from its weights; to these records they are public.
+    on from its weights, once they are verified; a private one cannot go on from one that is not. What ``start`` cost
+    is not in this certificate, which says so: where records were used for both, epsilons add up.
     """
     method = method or DpSgd(DpSgdConfig())
     if not isinstance(method, TrainingMethod):
         raise ConfigError(f"{method.name} trains no classifier, but makes a synthetic set; call privset.generate")
     job = _Job.prepare(data, method, budget, Path(out), noise, execution, observer, tally)
+    start, limits = (None, ()) if start is None else _verified_start(start, job)
     ledger = job.new_ledger()
     trained = method.train(
         job.curator(ledger),
         job.planned,
-        start=None if start is None else start.weights,
+        start=None if start is None else start.trained.weights,
         execution=job.execution,
         observer=job.observer,
     )
-    job.publish(Classifier.from_training(trained, job.dataset.facts), ledger)
+    job.publish(Classifier.from_training(trained, job.dataset.facts), ledger, limits)
     return load_classifier(job.out)
 
 
@@ -325,8 +327,10 @@ class _Job:
         self.publish(SyntheticSet.from_synthesis(synthesis, self.dataset.facts), ledger)
         return load(self.out)
 
-    def publish(self, content: SyntheticSet | NoisyStatistics | Classifier, ledger: Ledger) -> None:
-        """Write the release, if the method asked exactly what it planned."""
+    def publish(
+        self, content: SyntheticSet | NoisyStatistics | Classifier, ledger: Ledger, limits: tuple[str, ...] = ()
+    ) -> None:
+        """Write the release, if the method asked exactly what it planned; ``limits`` are not covered either."""
         planned, path = self.planned, ledger_beside(self.out)
         if ledger.events != merge(planned.events):
             raise BudgetError(
@@ -335,7 +339,15 @@ class _Job:
             )
         config_file = configuration.of_plan(planned, _holding(content), self.dataset.reading)
         seconds = time.perf_counter() - self.started
-        issued = certify(planned, content, self.noise.kind, ledger=path, seconds=seconds, config_file=config_file)
+        issued = certify(
+            planned,
+            content,
+            self.noise.kind,
+            ledger=path,
+            seconds=seconds,
+            config_file=config_file,
+            also_not_accounted=limits,
+        )
         save(self.out, content, issued, path, config_file)
         path.unlink()  # its copy in the release is durable by now
 
@@ -344,6 +356,23 @@ def _holding(content: SyntheticSet | NoisyStatistics | Classifier) -> Holding:
     if isinstance(content, SyntheticSet):
         return "set"
     return "statistics" if isinstance(content, NoisyStatistics) else "classifier"
+
+
+def _verified_start(start: ClassifierRelease, job: _Job) -> tuple[ClassifierRelease, tuple[str, ...]]:
+    """What is in the folder of ``start``, and what a certificate has to say about having gone on from it."""
+    require_verified(start.path, "trained from it")
+    start = load_classifier(start.path)
+    found, private = start.certificate.guarantee, job.planned.budget.private and job.noise.kind == "system"
+    if private and not found.private:
+        raise ConfigError(
+            f"{start.path} is not private, and what goes on from it would not be either; start from a private "
+            "classifier, or from none"
+        )
+    return start, (
+        f"Training went on from the classifier whose certificate has the seal {start.certificate.seal}, of epsilon "
+        f"{found.epsilon_spent:g} and delta {found.delta:g}. That is not part of this guarantee: for a record that was "
+        "used for both, the epsilons add up, and so do the deltas.",
+    )
 
 
 def _default(execution: Execution | None = None) -> Moments:

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import math
 
@@ -168,6 +169,36 @@ def test_weights_that_are_not_finite_are_never_published(tmp_path):
     with pytest.raises(ReleaseError, match="not finite: training diverged"):
         train(dataset(), method=Diverged(TINY["dp-sgd"]), budget=BUDGET, out=tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+def test_training_goes_on_from_a_verified_private_classifier_and_says_so(tmp_path):
+    method = DpSgd(TINY["dp-sgd"])
+    first = train(dataset(), method=method, budget=BUDGET, out=tmp_path / "first")
+    second = train(dataset(), method=method, budget=BUDGET, out=tmp_path / "second", start=first)
+    assert verify(second.path).ok
+    (said,) = second.certificate.not_accounted[len(first.certificate.not_accounted) :]
+    assert first.certificate.seal in said
+    assert "the epsilons add up" in said
+
+    seeded = train(dataset(), method=method, budget=BUDGET, out=tmp_path / "seeded", noise=seeded_noise(1))
+    with pytest.raises(ConfigError, match="is not private, and what goes on from it"):
+        train(dataset(), method=method, budget=BUDGET, out=tmp_path / "third", start=seeded)
+    weights = tmp_path / "first" / "classifier.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\1")
+    with pytest.raises(ReleaseError, match="nothing is trained from it"):
+        train(dataset(), method=method, budget=BUDGET, out=tmp_path / "third", start=first)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "second", "seeded"]  # and nothing was charged
+
+
+def test_a_transform_that_fails_costs_nothing(tmp_path, monkeypatch):
+    def fails(self, transform, dtype=torch.float32):
+        raise MemoryError("too large")
+
+    monkeypatch.setattr(Curator, "remember", fails)
+    config = dataclasses.replace(DpSgd.preset("strong", per_class=1, epsilon=5.0), epochs=1)
+    with pytest.raises(MemoryError):
+        train(dataset(), method=DpSgd(config), budget=BUDGET, out=tmp_path / "model")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_classifier_is_not_generated_and_a_set_is_not_trained(tmp_path):

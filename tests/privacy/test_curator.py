@@ -356,10 +356,28 @@ def test_a_transform_is_part_of_the_loss_and_made_once_for_each_record(facts, re
         expected = curator_for(records, facts).gradient(question, whole, parameters, draws=3)
         for ours, theirs in zip(answers, expected, strict=True):
             assert torch.allclose(ours["weight"], theirs["weight"], atol=1e-12)
-    assert len(looked) == 2  # once for each curator: all 40 records are looked at together
+    assert len(looked) == 4  # for each curator a blank image, and then all 40 records together
     curator_for(records, facts).gradient(
         question, lambda p, x, y: short(p, x[:32], y), parameters, transform=torch.flatten
     )
+
+
+def test_what_is_remembered_is_not_charged_and_not_computed_again(facts, records):
+    calls = []
+
+    def halves(image):
+        calls.append(1)
+        return image.flatten() / 2
+
+    curator = curator_for(records, facts)
+    curator.remember(halves)
+    looked = len(calls)
+    assert looked > 0
+    assert curator._ledger.events == ()
+    parameters = {"w": torch.zeros(facts.channels * facts.height * facts.width)}
+    question = GradientQuestion(sampling_rate=1.0, clip_norm=1.0, noise_multiplier=2.0)
+    curator.gradient(question, lambda p, x, y: (p["w"] * x).sum(), parameters, transform=halves)
+    assert len(calls) == looked
 
 
 def test_one_record_moves_what_follows_a_transform_by_the_clip_norm_at_most(facts, records):

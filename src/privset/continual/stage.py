@@ -21,7 +21,7 @@ from privset.facts import PublicFacts
 from privset.methods import Execution, MeasuringMethod, Method, Plan, SetMethod, TrainingMethod
 from privset.observer import Observer
 from privset.privacy import NoiseSource, PrivacyBudget, Tally
-from privset.release import Classifier, ClassifierRelease, Release, load_published, require_verified
+from privset.release import ClassifierRelease, Release, load_published, require_verified
 from privset.release.certificate import Certificate, plain
 from privset.release.unfinished import check_free
 
@@ -141,7 +141,7 @@ class Stage:
             write_json(self.out / NOTE, self._note(own, received))
         return own
 
-    def _start(self, received: Sequence[Received]) -> Classifier | None:
+    def _start(self, received: Sequence[Received]) -> ClassifierRelease | None:
         """Refuse what does not go together; the classifier to go on from, if there is one."""
         making = "sets" if isinstance(self.method, SetMethod) else "classifiers"
         for one in received:
@@ -166,7 +166,7 @@ class Stage:
                 f"{last.path} is a {last.trained.architecture} for {', '.join(last.trained.facts.classes)}, and this "
                 "party would train another; take the settings and the order of all classes that it was trained with"
             )
-        return last.trained
+        return last
 
     def _finished(self, received: Sequence[Received]) -> Release | ClassifierRelease:
         """The release that is there already, if it is the one that would be made."""

@@ -153,6 +153,8 @@ class DpSgd(TrainingMethod[DpSgdConfig]):
         averages = {name: value.clone() for name, value in weights.items()}
         transform, loss = _seen(network)
 
+        if transform is not None:  # first, since it takes memory and time: a machine that lacks them pays nothing
+            curator.remember(transform)
         curator.prepay(question, event.count)
         observer.phase("training privately", event.count)
         for number in range(event.count):

@@ -133,7 +133,7 @@ class Curator:
         self._device = device
         self._prepaid: dict[GaussianEvent, int] = {}
         self._keeps = kept is not None
-        self._answer_gradient, self._answer_total = _answers(
+        self._answer_gradient, self._answer_total, self._remember = _answers(
             records, facts, noise, device, chunk, tally or Tally(), kept
         )
 
@@ -145,6 +145,13 @@ class Curator:
         self._ledger.charge(question.event(count))
         single = question.event(1)
         self._prepaid[single] = self._prepaid.get(single, 0) + count
+
+    def remember(self, transform: Transform, dtype: torch.dtype = torch.float32) -> None:
+        """Apply a transform to all records now, and keep the values for `gradient`: nothing is answered or charged.
+
+        What is too large for this machine, or cannot be computed, fails here, before anything was paid for.
+        """
+        self._remember(transform, dtype)
 
     def gradient(
         self,
@@ -235,8 +242,9 @@ def _answers(
 ) -> tuple[
     Callable[[GradientQuestion, Loss, Parameters, Transform | None], Parameters],
     Callable[[TotalQuestion, Statistic, int | None], Tensor],
+    Callable[[Transform, torch.dtype], Tensor],
 ]:
-    """The two functions that may look at the records, and the only references to them."""
+    """The functions that may look at the records, and the only references to them; the last answers no one."""
     images, labels = records.images.to(device), records.labels.to(device)
     seen: dict[tuple[Transform, torch.dtype], Tensor] = {}
 
@@ -246,8 +254,11 @@ def _answers(
             seen.clear()
             of_each, block = vmap(transform), chunk or _block_for(device)
             with torch.no_grad():
-                parts = [of_each(normalise(part, facts, dtype)) for part in images.split(block)]
-            seen[transform, dtype] = torch.cat(parts)
+                blank = of_each(normalise(images[:1].new_zeros(1, *images.shape[1:]), facts, dtype))
+                values = blank.new_empty(len(images), *blank.shape[1:])
+                for start in range(0, len(images), block):
+                    values[start : start + block] = of_each(normalise(images[start : start + block], facts, dtype))
+            seen[transform, dtype] = values
         return seen[transform, dtype]
 
     def gradient(
@@ -287,4 +298,4 @@ def _answers(
         answer = noise.add_normal(sums, std).to(torch.float32)
         return answer if kept is None else kept.keep(question, answer)
 
-    return gradient, total
+    return gradient, total, transformed

@@ -46,6 +46,7 @@ def certify(
     ledger: Path | None,
     seconds: float,
     config_file: bytes | None = None,
+    also_not_accounted: tuple[str, ...] = (),
     created: datetime | None = None,
 ) -> Certificate:
     """The sealed certificate of what was made by following ``plan``.
@@ -57,6 +58,7 @@ def certify(
         ledger: The curator's ledger; None only where there is no guarantee to account for.
         seconds: Wall-clock time of the run.
         config_file: The bytes of its configuration file; None if there is to be none.
+        also_not_accounted: What else the guarantee does not cover, a sentence each.
         created: Now, unless given.
 
     Raises:
@@ -75,7 +77,7 @@ def certify(
         "guarantee": guarantee,
         "noise_source": noise_source,
         "events": tuple(Event(**dataclasses.asdict(event)) for event in plan.events),
-        "not_accounted": NOT_ACCOUNTED,
+        "not_accounted": NOT_ACCOUNTED + also_not_accounted,
         "facts": _facts(plan.facts),
         "method": plan.method,
     }
