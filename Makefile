@@ -4,6 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 DOCS_STAMP := .venv/.installed-docs
 DEMO := demo-release
+DEMO_FILES := $(DEMO) $(DEMO).ledger.jsonl $(DEMO).unfinished $(DEMO).preview.png
 
 .PHONY: install demo test test-browser docs lint types layers schema tables clean
 
@@ -21,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 # A passive wait: on busy cores torch's threads otherwise spend their time waiting for each other.
 demo: export OMP_WAIT_POLICY = passive
 demo: install
-	@rm -rf $(DEMO) $(DEMO).ledger.jsonl $(DEMO).unfinished # digits are public: with private records, never delete a ledger like this
+	@rm -rf $(DEMO_FILES) # digits are public: with private records, never delete a ledger like this
 	$(BIN)/privset generate digits --epsilon 10 --per-class 10 --out $(DEMO)
 	$(BIN)/privset verify $(DEMO)
 	$(BIN)/privset evaluate $(DEMO) --data digits --recipe quick --runs 1 --beside real noise
@@ -67,4 +68,4 @@ tables: install
 	$(BIN)/python docs/exhibits.py
 
 clean:
-	rm -rf .venv .browser docs/_build $(DEMO) $(DEMO).ledger.jsonl
+	rm -rf .venv .browser docs/_build $(DEMO_FILES)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 
 import numpy as np
@@ -11,6 +12,7 @@ from PIL import Image
 from privset.cli import main
 from privset.cli.arguments import DataArguments
 from privset.cli.generate import GenerateArguments
+from privset.evaluation import RECIPES
 from privset.methods import Execution, PsgConfig
 
 TINY = [
@@ -49,6 +51,12 @@ def test_every_command_has_help_that_shows_its_settings(call, command):
     assert code == 0
     assert f"privset {command}" in out
     assert "--json" in out
+
+
+def test_help_of_evaluate_names_every_recipe(call):
+    _, out, _ = call("evaluate", "--help")
+    (line,) = re.findall(r"How to train it: ([^.]*)\.", re.sub(r"[│\s]+", " ", out))
+    assert all(re.search(rf"\b{name}\b", line) for name in RECIPES)
 
 
 def test_help_of_generate_shows_every_setting_with_the_value_it_would_have(call, monkeypatch):

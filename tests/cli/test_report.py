@@ -2,7 +2,7 @@ import json
 
 import pytest
 from tests.release.conftest import Workshop
-from tests.report.conftest import evaluated
+from tests.report.conftest import evaluated, result
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,17 @@ def test_evaluations_are_given_as_files(call, release, tmp_path):
     page = out.read_text()
     assert "mlp, recipe quick" in page
     assert "convnet, recipe quick" in page
+
+
+@pytest.mark.parametrize(("data", "warned"), [("toy", True), ("other", False)])
+def test_accuracies_of_studies_are_warned_of_too(call, release, tmp_path, data, warned):
+    (tmp_path / "results" / "trial").mkdir(parents=True)
+    for epsilon in (1.0, 2.0):
+        path = tmp_path / "results" / "trial" / f"{epsilon}.json"
+        path.write_text(json.dumps(result(data=data, epsilon=epsilon)))
+    code, _, err = call("report", release, "--results", tmp_path / "results", "--out", tmp_path / "page.html")
+    assert code == 0
+    assert ("carry no guarantee" in err) == warned
 
 
 @pytest.mark.parametrize(

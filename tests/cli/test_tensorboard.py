@@ -30,7 +30,9 @@ def test_curves_budget_and_previews_of_a_run(call, tmp_path):
     assert code == 0, err
     found = written(logs)
     assert [point.step for point in found.Scalars("distilling/distance")][-1] == 6
-    assert found.Scalars("privacy/epsilon spent")[-1].value == pytest.approx(5, rel=1e-3)
+    spent = found.Scalars("privacy/epsilon spent")
+    assert spent[-1].value == pytest.approx(5, rel=1e-3)
+    assert [point.step for point in spent] == list(range(1, len(spent) + 1))  # a curve, one point a charge
     pictures = found.Images("set/distilling")
     assert pictures[-1].step == 6  # the last one, always
     with Image.open(tmp_path / "set" / "preview.png") as final:
@@ -105,3 +107,31 @@ def test_points_are_far_apart_and_a_full_disk_ends_no_run(tmp_path, monkeypatch,
         board.spent(1.0, 2.0)
     board.close()
     assert capsys.readouterr().err.count("No space left on device") == 1
+
+
+@pytest.mark.parametrize("part", ["look", "draw", "figure", "step"])
+def test_what_cannot_be_drawn_ends_no_run(tmp_path, monkeypatch, capsys, part):
+    tried = []
+
+    def fail(*_, **__):
+        tried.append(part)
+        raise RuntimeError("out of memory")
+
+    class Unreadable(float):
+        __float__ = fail
+
+    def look():
+        if part == "look":
+            fail()
+        return Glimpse(torch.zeros(3, 1, 8, 8), torch.arange(3), {"loss": Unreadable() if part == "figure" else 0.5})
+
+    if part == "draw":
+        monkeypatch.setattr(tensorboard, "draw", fail)
+    board = TensorBoard(tmp_path, facts_for(40))
+    for name in ("training", "distilling"):  # each would draw anew
+        board.phase(name, 1)
+        board.step(loss=Unreadable() if part == "step" else 0.5)
+        board.show(look)
+    board.close()
+    assert " ".join(capsys.readouterr().err.split()).count("TensorBoard (out of memory); the run goes on") == 1
+    assert len(tried) == 1

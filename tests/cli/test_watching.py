@@ -89,6 +89,24 @@ def test_a_picture_that_cannot_be_written_does_not_end_a_run(tmp_path, capsys, m
     assert capsys.readouterr().err.count("No preview") == 1
 
 
+@pytest.mark.parametrize("part", ["look", "draw", "encode"])
+def test_a_picture_that_cannot_be_drawn_does_not_end_a_run_either(tmp_path, capsys, monkeypatch, part):
+    tried = []
+
+    def fail(*_):
+        tried.append(part)
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(watching, "PREVIEW_SECONDS", 0.0)
+    if part != "look":
+        monkeypatch.setattr(preview, part, fail)
+    with PreviewFile(tmp_path / "p.png", FACTS, console.Bars()) as watcher:
+        for _ in range(3):
+            watcher.show(fail if part == "look" else glimpse)
+    assert capsys.readouterr().err.count("out of memory") == 1
+    assert len(tried) == 1
+
+
 def test_images_that_are_not_finite_are_not_drawn():
     assert draw(glimpse(fill=float("nan")), FACTS) is None
     assert draw(glimpse(per_class=50), FACTS) is not None

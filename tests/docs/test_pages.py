@@ -2,12 +2,18 @@
 
 import importlib.util
 import re
+import shutil
+import subprocess
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.docs.pages import DOCS, PAGES, ROOT, anchors, blocks, links, name_of
 
 import privset
 from privset.methods import METHODS
+from privset.release.examination import Examination
+from privset.release.joint_examination import JointExamination
 from privset.studies import STUDIES
 from privset.studies.tables import filled
 
@@ -63,15 +69,43 @@ def test_everything_public_is_on_a_page_of_the_interface():
 
 def test_every_field_of_a_certificate_and_every_line_of_verify_is_explained():
     text = (ROOT / "docs" / "guide" / "reading-a-certificate.md").read_text(encoding="utf-8")
-    fields, checks = text.split("## Every field")[1], text.split("## The five lines")[0]
+    fields, explained = text.split("## Every field")[1], text.split("## The five lines")[0]
     assert all(f"`{name}`" in fields for name in privset.Certificate.model_fields)
-    for check in ("certificate", "files", "set", "relation", "noise", "statement", "ledger", "epsilon", "plan"):
-        assert f"\n| {check} |" in checks
+    rows = re.findall(r"^\| ([^|]+) \|", explained, re.MULTILINE)
+    assert {name for row in rows for name in row.split(", ")} - {"check"} == checks_of_verify()
+
+
+def checks_of_verify() -> set[str]:
+    """The name of every check there is, whatever a release holds; all parts of a joint one are "part"."""
+    names = {"source"}  # of `verify --source`
+    for kind in ("set", "statistics", "classifier"):
+        certificate: Any = SimpleNamespace(contents=SimpleNamespace(kind=kind), joined=SimpleNamespace(parts=(1, 2)))
+        for examination in (Examination, JointExamination):
+            names |= {re.sub(r" \d+$", "", name) for name, _ in examination(ROOT, b"", certificate).all()}
+    return names
 
 
 def test_every_decision_is_in_the_list_of_decisions():
     listed = set(links(ROOT / "docs" / "decisions" / "index.md"))
     assert listed == {path.name for path in DOCS if path.parent.name == "decisions"} - {"index.md"}
+
+
+def test_the_readme_names_every_method_and_what_joins_releases():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in METHODS:
+        assert f"docs/methods/{name}.md" in text
+    for words in ("--method dp-sgd", "privset merge", "privset continual"):
+        assert words in text
+
+
+@pytest.mark.parametrize("target", ["clean", "demo"])
+def test_make_leaves_nothing_of_an_earlier_demo(target):
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("there is no make")
+    told = subprocess.run([make, "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    removed = {word for line in told.splitlines() if line.startswith("rm -rf") for word in line.split()}
+    assert removed >= {f"demo-release{end}" for end in ("", ".ledger.jsonl", ".unfinished", ".preview.png")}
 
 
 def test_the_readme_is_short_and_its_example_has_ten_lines():

@@ -2,6 +2,7 @@ import json
 
 import pytest
 from tests.conftest import TINY, facts_for, records_for
+from tests.report.test_page import Reader
 
 from privset.data import Dataset
 from privset.errors import DataError
@@ -35,3 +36,13 @@ def test_a_classifier_has_a_page_of_its_own(tmp_path, dataset: Dataset) -> None:
     assert "release.predict(images)" in text
     with pytest.raises(DataError, match="was not trained on it"):
         add_evaluations(subjects, [tmp_path / "other.json"])
+
+
+def test_beside_a_set_no_one_says_that_it_was_trained_on_synthetic_images(tmp_path, dataset: Dataset, release) -> None:
+    budget = PrivacyBudget(epsilon=5.0, accountant="rdp")
+    model = train(dataset, method=DpSgd(TINY["dp-sgd"]), budget=budget, out=tmp_path / "model")
+    only = "A classifier that was trained on nothing but the synthetic images, tested on real ones."
+    both = Reader(page(read_subjects([release, model.path]))).text
+    assert only not in both
+    assert "Of a published classifier: itself, which was trained on the private records." in both
+    assert only in Reader(page(read_subjects([release]))).text

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from tests.release.conftest import Workshop
-from tests.report.conftest import HOSTILE, evaluated
+from tests.report.conftest import HOSTILE, evaluated, result
 from tests.report.test_gallery import colour
 
 from privset.release import NOT_ACCOUNTED, Certificate
 from privset.report.page import page
-from privset.report.sources import Subject, add_evaluations, read_subjects
+from privset.report.sources import Result, Subject, add_evaluations, read_subjects
 
 
 class Reader(HTMLParser):
@@ -165,6 +165,30 @@ def test_without_evaluations_the_page_may_go_where_the_release_may(
     assert "may be passed on wherever" not in text
     assert "For the data holder" in text
     assert "training on the private records themselves" in text
+
+
+def test_accuracies_of_studies_are_no_more_free_than_those_of_releases(subject: Subject) -> None:
+    studies = [Result(**result(epsilon=value)) for value in (1.0, 2.0)]
+    text = Reader(page([subject], studies)).text
+    assert "accuracy against epsilon" in text
+    assert "may be passed on wherever" not in text
+    assert "accuracies on this page were measured on real images" in text
+    assert "For the data holder: studies are measured on real images, the test images of the data they name" in text
+    for unseen in ([studies[0]], [Result(**result(data="other", epsilon=value)) for value in (1.0, 2.0)]):
+        text = Reader(page([subject], unseen)).text
+        assert "may be passed on wherever" in text
+        assert "For the data holder" not in text
+
+
+def test_the_head_names_how_its_accuracy_was_measured_and_takes_no_maximum(
+    subject: Subject, release: Path, written: Any
+) -> None:
+    documents = [evaluated(release), evaluated(release, classifier="mlp", accuracy=90.0)]
+    found = page(add_evaluations([subject], [written(one) for one in documents]))
+    head = found[: found.index(b"<nav")]
+    assert "Test accuracy (convnet, recipe quick)81.0 %" in Reader(head + b"</body></html>").text
+    assert b"91.0 %" not in head
+    assert b"Best accuracy" not in found
 
 
 def test_the_certificate_is_shown_whole(subject: Subject) -> None:

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 from typing import Any
 
@@ -6,11 +7,11 @@ from tests.report.conftest import evaluated
 
 from privset.errors import ConfigError, DataError, ReleaseError
 from privset.release import verify
-from privset.report import write_report, writing
+from privset.report import Report, write_report, writing
 
 
 def test_the_page_is_written_and_nothing_else(release: Path, tmp_path: Path) -> None:
-    assert write_report([release], tmp_path / "page.html") == tmp_path / "page.html"
+    assert write_report([release], tmp_path / "page.html") == Report(path=tmp_path / "page.html", accuracies=False)
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
     assert (tmp_path / "page.html").read_bytes().startswith(b"<!doctype html>")
 
@@ -38,6 +39,25 @@ def test_a_file_that_appeared_meanwhile_is_not_replaced(
         write_report([release], tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_a_file_system_without_hard_links_is_written_to(
+    release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "link", refuse)
+    write_report([release], tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_bytes().startswith(b"<!doctype html>")
+
+
+def test_what_cannot_be_finished_leaves_no_file(release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(ConfigError, match="Operation not permitted"):
+        write_report([release], tmp_path / "page.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def refuse(*_: Any) -> None:
+    raise OSError(1, "Operation not permitted")
 
 
 def test_where_nothing_can_be_written(release: Path, tmp_path: Path) -> None:

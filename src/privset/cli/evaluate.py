@@ -27,7 +27,7 @@ class EvaluateArguments:
     classifier: str = "convnet"
     """The network to train; see `privset methods`."""
     recipe: str = "paper"
-    """How to train it: paper (as the published numbers) or quick."""
+    """How to train it: paper (as the published numbers), quick, or long."""
     runs: int = 3
     """How many networks, each from its own initial weights."""
     seed: int = 0

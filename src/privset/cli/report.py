@@ -44,10 +44,10 @@ def report(arguments: Sequence[str]) -> int:
             results=parsed.results,
             replace=parsed.replace,
         )
-    if parsed.evaluation:
+    if written.accuracies:
         console.warn("For the data holder: accuracies on real images are on the page, and carry no guarantee.")
     if parsed.json:
-        console.show_json({"report": str(written), "bytes": written.stat().st_size})
+        console.show_json({"report": str(written.path), "bytes": written.path.stat().st_size})
     else:
-        console.show(f"The report is in {written}")
+        console.show(f"The report is in {written.path}")
     return 0

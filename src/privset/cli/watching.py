@@ -87,15 +87,26 @@ class PreviewFile(Observer):
         """Draw it, if it is time."""
         if self._failed or not self._pace.due():
             return
-        drawn = draw(look(), self._facts)
-        if drawn is not None:
-            try:
+        try:
+            drawn = draw(look(), self._facts)
+            if drawn is not None:
                 write_whole(self._path, preview.encode(drawn))
                 self._bars.note("preview", f"preview in {self._path}, of {time.strftime('%H:%M:%S')}")
-            except OSError as error:
-                self._failed = True
-                console.warn(f"No preview: {self._path} cannot be written ({error.strerror}); the run goes on.")
+        # Whatever it is, memory that ran out for example: the run is paid for, and a picture is not worth it.
+        except Exception as error:
+            self._failed = True
+            console.warn(f"No preview: {self._path} cannot be drawn or written ({reason(error)}); the run goes on.")
         self._pace.rest()
+
+
+def reason(error: Exception) -> str:
+    """Why something failed, in one line.
+
+    >>> reason(OSError(28, "No space left on device")), reason(RuntimeError("out of memory")), reason(KeyError())
+    ('No space left on device', 'out of memory', 'KeyError')
+    """
+    words = error.strerror if isinstance(error, OSError) else None
+    return words or str(error).partition("\n")[0] or type(error).__name__
 
 
 def draw(glimpse: Glimpse, facts: PublicFacts) -> Image.Image | None:

@@ -180,7 +180,8 @@ def unfinished(path: Path) -> BudgetError:
     except ReleaseError:  # the crash tore its last line
         charges = "charges (its last line is torn)"
     return BudgetError(
-        f"{path} holds {charges} by a run that did not finish. If nothing that run computed "
-        "has been seen by anyone, delete the file and run again; otherwise keep it, count its epsilon in addition, "
+        f"{path} holds {charges} by a run that did not finish. If nothing that run computed has been seen by anyone, "
+        "delete the file and run again. Its preview picture (OUT.preview.png) and its curves in TensorBoard are such "
+        "things: if anyone looked at them, or at anything else of it, keep the file, count its epsilon in addition, "
         "and choose another --out."
     )

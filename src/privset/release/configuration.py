@@ -4,7 +4,8 @@ Its keys are those of the command line. Everything in it is published, so it say
 that is a name everyone knows, nor what seed noise came from, nor anything about the machine. A repeated run draws fresh
 noise and costs its own epsilon.
 
-All of it but the way data was read follows from the certificate; `verify` writes it again and compares.
+All of it but the way data was read follows from the certificate; `verify` writes it again and compares. What it says of
+that way must not contradict the certificate's facts; nothing but the file says what share was held out.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ NONE = "none"
 
 READING = ("data", "size", "channels", "test_fraction", "mean", "std")
 """What may be said of how data was read."""
+
+NAMES = frozenset({"digits", "mnist", "fashion-mnist", "cifar10"})
+"""What data may be called here: the names of the catalogue, which a release otherwise knows nothing of."""
 
 _COMMANDS: dict[Holding, str] = {
     "set": "generate",
@@ -53,13 +57,14 @@ def regenerated(certificate: Certificate, content: bytes) -> bytes:
     """What the file has to say, given the certificate, and what it says itself of how data was read.
 
     Raises:
-        ReleaseError: It is not TOML.
+        ReleaseError: It is not TOML, or says of how data was read what the certificate contradicts.
     """
     try:
         found = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
         raise ReleaseError(f"{FILE}: not TOML ({error})") from error
     reading = {name: found[_flag(name)] for name in READING if _flag(name) in found}
+    _check_reading(reading, certificate)
     stated = certificate.guarantee
     chosen = {
         "method": certificate.method,
@@ -71,6 +76,31 @@ def regenerated(certificate: Certificate, content: bytes) -> bytes:
     return _write(certificate.holding, {} if distilled else chosen, certificate.configuration, reading)
 
 
+def _check_reading(reading: Mapping[str, Any], certificate: Certificate) -> None:
+    """Raise `ReleaseError` unless this can be how data with the certificate's facts was read."""
+    facts = certificate.facts
+    if certificate.holding == "distilled set" and reading:
+        raise ReleaseError(f"{FILE}: no data is read for a distilled set, but it says {', '.join(map(_flag, reading))}")
+    fits = {
+        "data": lambda value: isinstance(value, str) and value in NAMES and value == facts.name,
+        "size": lambda value: type(value) is int and value == facts.height == facts.width,
+        "channels": lambda value: type(value) is int and value == facts.channels,
+        "test_fraction": lambda value: type(value) is float and 0 < value < 1,
+        "mean": lambda value: _spread(value, facts.channels) == tuple(facts.mean),
+        "std": lambda value: _spread(value, facts.channels) == tuple(facts.std),
+    }
+    for name, value in reading.items():
+        if not fits[name](value):
+            raise ReleaseError(f"{FILE}: {_flag(name)} = {value!r} is not what the certificate says of the data")
+
+
+def _spread(value: Any, channels: int) -> tuple[Any, ...] | None:
+    """One constant for each channel, as data is read with one number or with several."""
+    if not isinstance(value, list):
+        return None
+    return tuple(value) * channels if len(value) == 1 else tuple(value)
+
+
 def _write(
     holding: Holding, chosen: Mapping[str, Any], settings: Mapping[str, Any], reading: Mapping[str, Any]
 ) -> bytes:
@@ -78,7 +108,7 @@ def _write(
     missing = "STATISTICS" if command == "distil" else _DATA if "data" not in reading else ""
     lines = [
         f"# What this release was made with. `privset {command} --config {FILE} --out NEW` makes another one like it,",
-        "# with fresh noise and at its own cost." if command != "distil" else "# at no cost.",
+        "# at no cost." if command == "distil" else "# with fresh noise and at its own cost; no seed of it is kept.",
         *([f"# It needs {missing}."] if missing else []),
         *(_line(name, reading[name]) for name in READING if name in reading),
         *(_line(name, value) for name, value in chosen.items()),

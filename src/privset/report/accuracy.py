@@ -111,7 +111,7 @@ def confusion(subject: Subject) -> Markup:
     reading = "Rows are the truth, columns the answers, in percent of the test images of each class."
     source = tag("p", f"{one.classifier}, recipe {one.recipe_name}, {networks}. {reading}", class_="note")
     matrix = _matrix(one) if len(one.classes) <= MOST_CLASSES else None
-    return tag("div", tag("div", source, matrix), tag("div", _mistakes(one)), class_="pair")
+    return tag("div", tag("div", source, matrix), tag("div", _mistakes(one)), class_="pair wide")
 
 
 def _matrix(one: Evaluation) -> Markup:

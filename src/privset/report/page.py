@@ -58,7 +58,7 @@ def page(subjects: Sequence[Subject], results: Sequence[Result] = ()) -> bytes:
             aria_label="Contents",
         ),
         tag("main", [_section(panel) for panel in shown], id="report"),
-        _footer(subjects),
+        _footer(accuracies=shows_accuracies(subjects, results)),
         _ZOOM,
         tag("script", Markup(script)),
     )
@@ -66,11 +66,17 @@ def page(subjects: Sequence[Subject], results: Sequence[Result] = ()) -> bytes:
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n".encode("utf-8", "xmlcharrefreplace")
 
 
+def shows_accuracies(subjects: Sequence[Subject], results: Sequence[Result]) -> bool:
+    """Whether any accuracy is on the page, of a release or of a study: all of them are measured on real images."""
+    return any(subject.evaluations for subject in subjects) or trends.shows_studies(_sets(subjects), results)
+
+
 def panels(subjects: list[Subject], results: Sequence[Result]) -> list[Panel]:
     """Every panel that the releases have something for."""
-    sets, measured, trained = (
+    sets = _sets(subjects)
+    measured, trained = (
         [subject for subject in subjects if isinstance(subject.certificate.contents, kind)]
-        for kind in (SetContents, StatisticsContents, ClassifierContents)
+        for kind in (StatisticsContents, ClassifierContents)
     )
     found = []
     if sets:
@@ -107,12 +113,11 @@ def panels(subjects: list[Subject], results: Sequence[Result]) -> list[Panel]:
         ),
     ]
     if tested := [subject for subject in subjects if subject not in measured]:
-        lead = "A classifier that was trained on nothing but the synthetic images, tested on real ones."
         found += [
             Panel(
                 name="accuracy",
                 title="Is it useful",
-                lead=lead if sets else "The published classifier, tested on real images.",
+                lead=_tested(sets=bool(sets), classifiers=bool(trained)),
                 body=accuracy.accuracies(tested, results),
             ),
             Panel(
@@ -148,6 +153,21 @@ def panels(subjects: list[Subject], results: Sequence[Result]) -> list[Panel]:
     return found
 
 
+def _sets(subjects: Sequence[Subject]) -> list[Subject]:
+    return [subject for subject in subjects if isinstance(subject.certificate.contents, SetContents)]
+
+
+def _tested(*, sets: bool, classifiers: bool) -> str:
+    if sets and classifiers:
+        return (
+            "Of a set: a classifier that was trained on nothing but the synthetic images. Of a published classifier: "
+            "itself, which was trained on the private records. Both were tested on real images."
+        )
+    if sets:
+        return "A classifier that was trained on nothing but the synthetic images, tested on real ones."
+    return "The published classifier, tested on real images."
+
+
 def _title(subjects: Sequence[Subject]) -> str:
     if len(subjects) > 1:
         return f"{len(subjects)} releases side by side"
@@ -166,11 +186,12 @@ def _header(subjects: list[Subject]) -> Markup:
     )
 
 
-def _footer(subjects: Sequence[Subject]) -> Markup:
+def _footer(*, accuracies: bool) -> Markup:
     free = (
-        "Everything on this page was computed from the release alone, so it may be passed on wherever the release may."
-        if not any(subject.evaluations for subject in subjects)
-        else "The accuracies on this page were measured on real images; all else was computed from the release alone."
+        "The accuracies on this page were measured on real images; all else was computed from the release alone."
+        if accuracies
+        else "Everything on this page was computed from the release alone, so it may be passed on wherever the release "
+        "may."
     )
     return tag(
         "footer",

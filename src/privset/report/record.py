@@ -34,17 +34,19 @@ def facts(subject: Subject) -> dict[str, Child]:
     found |= {
         "Private records": f"{certificate.facts.size:,}",
         "Classes": f"{len(certificate.facts.classes):,}",
-        "Best accuracy": _best(subject),
+        **_accuracy(subject),
         "Method": certificate.method,
         "Made on": certificate.created[:10],
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return found
 
 
-def _best(subject: Subject) -> str | None:
-    if not subject.evaluations:
-        return None
-    return f"{max(one.mean for one in subject.evaluations):.1f} %"
+def _accuracy(subject: Subject) -> dict[str, Child]:
+    """Of the first evaluation that was given, and how it was measured; the best of several would be chosen by test."""
+    return {
+        join(["Test accuracy (", named(one.classifier), ", recipe ", named(one.recipe_name), ")"]): f"{one.mean:.1f} %"
+        for one in subject.evaluations[:1]
+    }
 
 
 def compared(subjects: list[Subject]) -> Markup:

@@ -27,15 +27,17 @@ class _Known:
     ours: bool
 
 
+CAUTION = (
+    "For the data holder: studies are measured on real images, the test images of the data they name, which no "
+    "guarantee covers. Those of a public benchmark are public. If yours is not, decide whether these accuracies may be "
+    "shown before you pass this page on."
+)
+
+
 def trends(subjects: Sequence[Subject], results: Sequence[Result]) -> Markup:
     """Two drawings for each data set, or a sentence on what they would need."""
-    known = [*_of_releases(subjects), *_of_studies(subjects, results)]
-    drawn = []
-    for data in dict.fromkeys(one.data for one in known):
-        about = [one for one in known if one.data == data]
-        drawn.append(_drawing(about, data, across="epsilon", beside="per_class"))
-        drawn.append(_drawing(about, data, across="per_class", beside="epsilon"))
-    found = [one for one in drawn if one is not None]
+    known = _known(subjects, results)
+    found = _drawings(known)
     if not found:
         return tag(
             "p",
@@ -47,7 +49,27 @@ def trends(subjects: Sequence[Subject], results: Sequence[Result]) -> Markup:
     note = "Diamonds are releases on this page. " if any(one.ours for one in known) else ""
     if any(not one.ours for one in known):
         note += "Circles are studies: the mean over several sets, whose noise was seeded so that it can be repeated."
-    return join([tag("div", found, class_="beside"), tag("p", note, class_="note")])
+    caution = tag("p", CAUTION, class_="caution") if any(not one.ours for one in known) else None
+    return join([tag("div", found, class_="beside"), tag("p", note, class_="note"), caution])
+
+
+def shows_studies(subjects: Sequence[Subject], results: Sequence[Result]) -> bool:
+    """Whether `trends` has an accuracy that a study measured."""
+    known = _known(subjects, results)
+    return any(not one.ours for one in known) and bool(_drawings(known))
+
+
+def _known(subjects: Sequence[Subject], results: Sequence[Result]) -> list[_Known]:
+    return [*_of_releases(subjects), *_of_studies(subjects, results)]
+
+
+def _drawings(known: Sequence[_Known]) -> list[Markup]:
+    drawn = []
+    for data in dict.fromkeys(one.data for one in known):
+        about = [one for one in known if one.data == data]
+        drawn.append(_drawing(about, data, across="epsilon", beside="per_class"))
+        drawn.append(_drawing(about, data, across="per_class", beside="epsilon"))
+    return [one for one in drawn if one is not None]
 
 
 def _of_releases(subjects: Sequence[Subject]) -> Iterable[_Known]:

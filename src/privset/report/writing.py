@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import secrets
 from collections.abc import Sequence
@@ -9,8 +10,21 @@ from pathlib import Path
 
 from privset.errors import ConfigError
 from privset.release.certificate import FILE as CERTIFICATE_FILE
-from privset.report.page import page
+from privset.report.page import page, shows_accuracies
 from privset.report.sources import add_evaluations, read_results, read_subjects
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Report:
+    """A page that was written.
+
+    Attributes:
+        path: The file.
+        accuracies: Whether any accuracy is on it, of a release or of a study; these carry no guarantee.
+    """
+
+    path: Path
+    accuracies: bool
 
 
 def write_report(
@@ -20,7 +34,7 @@ def write_report(
     evaluations: Sequence[str | Path] = (),
     results: str | Path | None = None,
     replace: bool = False,
-) -> Path:
+) -> Report:
     """Write one self-contained HTML page about one release, or about several side by side.
 
     Args:
@@ -31,7 +45,7 @@ def write_report(
         replace: Whether ``out`` may exist.
 
     Returns:
-        The file.
+        The file, and whether it shows what was measured on real images.
 
     Raises:
         ReleaseError: A release that cannot be read, or does not hold.
@@ -44,9 +58,9 @@ def write_report(
     _check_writable(out, replace=replace)
     subjects = read_subjects([Path(one) for one in releases])
     subjects = add_evaluations(subjects, [Path(one) for one in evaluations])
-    content = page(subjects, read_results(None if results is None else Path(results)))
-    _write(out, content, replace=replace)
-    return out
+    studied = read_results(None if results is None else Path(results))
+    _write(out, page(subjects, studied), replace=replace)
+    return Report(path=out, accuracies=shows_accuracies(subjects, studied))
 
 
 def _check_writable(out: Path, *, replace: bool) -> None:
@@ -69,8 +83,18 @@ def _write(out: Path, content: bytes, *, replace: bool) -> None:
         if replace:
             os.replace(partial, out)
         else:
-            os.link(partial, out)
+            _claim_and_replace(partial, out)
     except OSError as error:
         raise ConfigError(f"{out} cannot be written ({error.strerror}); choose another --out") from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _claim_and_replace(partial: Path, out: Path) -> None:
+    """Like a rename that fails where there is a file; not every file system could do it with a hard link."""
+    os.close(os.open(out, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    try:
+        os.replace(partial, out)
+    except BaseException:
+        out.unlink(missing_ok=True)
+        raise
