@@ -24,7 +24,7 @@ def test_a_course_in_words_and_as_json(call, tmp_path):
     code, out, _ = call(*words)
     assert code == 0
     assert "5, 6, 1, 2, 0" in out  # the published order
-    assert "2 parties with disjoint records" in out
+    assert "said to be disjoint" in out
     code, out, _ = call(*words, "--json")  # finished: only looked at again
     found = json.loads(out)
     assert code == 0
@@ -40,6 +40,11 @@ def test_stages_one_by_one_and_their_sets_as_one(call, tmp_path):
     assert code == 0
     assert "hand it on" in out
     words = ("--classes", 7, 3, *TINY, *EXAM, "--received", first, "--test", "digits", "--out", second)
+    code, _, err = call("continual", "stage", "digits", *words)
+    assert code == 2
+    assert "say so with --disjoint" in err
+    assert not second.exists()
+    words = (*words, "--disjoint")
     code, out, _ = call("continual", "stage", "digits", *words, "--json")
     found = json.loads(out)
     assert (code, found["stage"]) == (0, 2)
@@ -59,14 +64,35 @@ def test_stages_one_by_one_and_their_sets_as_one(call, tmp_path):
     assert "part 2" in out
     code, out, _ = call("export", tmp_path / "d", "--to", "npz", "--out", tmp_path / "exported")
     assert code == 0
+    assert (tmp_path / "exported" / "parts" / "2" / "certificate.json").is_file()
     code, out, _ = call("report", tmp_path / "d", "--out", tmp_path / "report.html")
     assert code == 0
+
+
+def test_a_stage_beside_those_it_received_can_be_repeated(call, tmp_path):
+    course = tmp_path / "course"
+    call("continual", "stage", "digits", "--classes", 0, 1, *TINY, "--out", course / "stage-1")
+    words = ("--classes", 2, 3, *TINY, "--received", course, "--disjoint", "--out", course / "stage-2", "--json")
+    first, second = (call("continual", "stage", "digits", *words) for _ in range(2))
+    assert (first[0], second[0]) == (0, 0)
+    assert json.loads(second[1]) == json.loads(first[1])
+
+
+def test_a_larger_delta_has_to_be_accepted_by_its_name(call, tmp_path):
+    call("continual", "stage", "digits", "--classes", 0, 1, *TINY, "--delta", 1e-4, "--out", tmp_path / "first")
+    words = ("--classes", 2, 3, *TINY, "--received", tmp_path / "first", "--disjoint", "--out", tmp_path / "second")
+    code, _, err = call("continual", "stage", "digits", *words)
+    assert code == 2
+    assert "--accept-delta" in err
+    assert "--accept-epsilon" not in err
+    assert call("continual", "stage", "digits", *words, "--accept-delta", 1e-4)[0] == 0
 
 
 def test_a_release_that_was_tampered_with_or_cost_too_much_is_refused(call, tmp_path):
     first = tmp_path / "first"
     call("continual", "stage", "digits", "--classes", 0, 1, *TINY, "--out", first)
-    start = ("continual", "stage", "digits", "--classes", 2, 3, "--received", first, "--out", tmp_path / "second")
+    start = ("continual", "stage", "digits", "--classes", 2, 3, "--disjoint", "--received", first, "--out")
+    start = (*start, tmp_path / "second")
     code, _, err = call(*start, *TINY, "--epsilon", 2)
     assert code == 2
     assert "--accept-epsilon" in err

@@ -12,6 +12,7 @@ from privset.errors import ConfigError, DataError, PrivsetError, ReleaseError
 from privset.evaluation import AS_TRAINED, evaluate_release
 from privset.privacy import PrivacyBudget
 from privset.release import merge, verify
+from privset.report.sources import add_evaluations, read_subjects
 
 PARTIES = (CLASSES[:2], CLASSES[2:4], CLASSES[4:])
 
@@ -35,7 +36,11 @@ def test_a_course_of_sets(tmp_path, dataset):
     assert found["guarantee"] == json.loads((tmp_path / "out" / "guarantee.json").read_text())
     assert (tmp_path / "out" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
     assert "dp-merf, tiny" in (tmp_path / "out" / "accuracy.svg").read_text()
-    evaluations = [json.loads((tmp_path / "out" / f"stage-{n}" / "evaluation.json").read_text()) for n in (1, 2, 3)]
+    evaluations = [json.loads((tmp_path / "out" / "evaluations" / f"stage-{n}.json").read_text()) for n in (1, 2, 3)]
+    for number in (1, 2, 3):  # what is handed on says nothing of real test images
+        folder = tmp_path / "out" / f"stage-{number}"
+        assert sorted(path.name for path in folder.iterdir()) == ["release", "stage.json"]
+    assert "have no guarantee" in found["caution"]
     images = [one["recipes"]["tiny"]["images"] for one in evaluations]
     assert images == [4, 8, 12]  # all sets so far
     counts = [sum(map(sum, one["recipes"]["tiny"]["confusion"])) for one in evaluations]
@@ -75,10 +80,18 @@ def test_the_guarantee_of_the_whole_is_the_largest_and_says_what_it_does_not_cov
     assert found["relation"] == "add-or-remove-one-record"
     assert [party["records"] for party in found["parties"]] == [50, 65, 35]
     assert [party["classes"] for party in found["parties"]] == [list(party) for party in PARTIES]
-    assert "3 parties with disjoint records" in found["statement"]
+    assert "3 parties, whose records are said to be disjoint" in found["statement"]
+    assert "said to be disjoint" in found["composition"]
     assert "epsilon 4 and delta 1e-05 for every record" in found["statement"]
     assert any("at several parties" in sentence for sentence in found["not_covered"])
     assert any("number of records of each party is public" in sentence for sentence in found["not_covered"])
+
+
+def test_a_delta_that_is_too_large_for_all_records_together_is_refused_before_a_stage_is_run(tmp_path, dataset):
+    budget = dataclasses.replace(BUDGET, delta=0.01)  # below 1/65, and not below 1/150
+    with pytest.raises(ReleaseError, match=r"0.01, is not below 1/150: publishing one record in the clear"):
+        run(dataset, tmp_path / "out", budget=budget, seed=None)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_course_with_seeded_noise_says_that_it_is_not_private(tmp_path, dataset):
@@ -192,3 +205,24 @@ def test_the_releases_of_a_course_merge_into_one_that_stands_in_for_the_data(tmp
     monkeypatch.setattr("privset.evaluation.protocol.evaluate", lambda _images, labels, *_: given.append(labels))
     evaluate_release(merged, dataset)
     assert given[0].tolist() == [4, 4, 5, 5, 2, 2, 3, 3, 0, 0, 1, 1]  # numbered as the data numbers them
+
+
+def test_a_merged_set_is_reported_with_its_own_evaluation(tmp_path, dataset):
+    run(dataset, tmp_path / "out", parties=PARTIES[::-1], seed=None)
+    folders = [tmp_path / "out" / f"stage-{number}" / "release" for number in (1, 2, 3)]
+    merged = merge(folders, out=tmp_path / "merged", disjoint=True)
+    found = evaluate_release(merged, dataset, classifier="mlp", recipe="tiny", runs=1)
+    assert found.classes == CLASSES != merged.certificate.facts.classes
+    (tmp_path / "found.json").write_text(json.dumps(found.to_json() | {"digest": merged.certificate.contents.digest}))
+    (subject,) = add_evaluations(read_subjects([merged.path]), [tmp_path / "found.json"])
+    assert [one.classes for one in subject.evaluations] == [CLASSES]
+
+
+def test_the_size_of_a_joined_set_of_the_same_records_does_not_keep_it_from_being_tested(tmp_path, dataset):
+    """It is a sum, in which each record counts as often as there are parts that it is in."""
+    folders = [tmp_path / name for name in ("a", "b")]
+    for folder in folders:
+        pipeline.generate(dataset, method=method_named("dp-merf"), budget=BUDGET, out=folder)
+    merged = merge(folders, out=tmp_path / "merged")
+    assert merged.certificate.facts.size == 2 * dataset.facts.size
+    assert evaluate_release(merged, dataset, classifier="mlp", recipe="tiny", runs=1).images == 24

@@ -10,10 +10,14 @@ import torch
 from tests.release.conftest import FACTS
 
 from privset.errors import ReleaseError
+from privset.exports import export
 from privset.privacy.accounting import spend
 from privset.release import Certificate, NoisyStatistics, load, merge, verify
 from privset.release.certificate import sha256
-from privset.release.joint import ON_TRUST
+from privset.release.joint import COUNTED, ON_TRUST
+from privset.release.statement import rounded_up
+from privset.report import guarantee
+from privset.report.sources import read_subjects
 
 OTHER = dataclasses.replace(FACTS, name="other", classes=("two", "three"), size=500)
 
@@ -71,6 +75,9 @@ def test_without_that_word_questions_add_up(tmp_path, parts):
     assert ours.epsilon_spent > max(one.guarantee.epsilon_spent for one in theirs)
     assert "A record may be in several" in certificate.statement
     assert not set(ON_TRUST) & set(certificate.not_accounted)
+    assert certificate.not_accounted[-1:] == COUNTED
+    assert "at most" in COUNTED[0]
+    assert "is at most the one stated" in (tmp_path / "sum" / "README.md").read_text()
     assert verify(tmp_path / "sum").ok
 
 
@@ -184,7 +191,73 @@ def test_only_sets_are_joined_and_not_joined_ones_again(tmp_path, workshop, stat
 def test_sets_of_the_same_statistics_are_not_of_disjoint_records(tmp_path, workshop, statistics):
     twice = [workshop.distil(tmp_path / f"set{seed}", statistics, seed=seed) for seed in (1, 2)]
     refused("distilled from the same statistics", twice, tmp_path / "out", disjoint=True)
-    assert merge(twice, out=tmp_path / "out").certificate.guarantee.private
+    ours, theirs = merge(twice, out=tmp_path / "out").certificate, load(twice[0]).certificate
+    assert ours.guarantee.private
+    assert ours.guarantee.epsilon_spent <= theirs.guarantee.epsilon_spent  # paid for once
+    assert ours.guarantee.delta == theirs.guarantee.delta
+    assert (ours.events, ours.facts.size) == (theirs.events, theirs.facts.size)
+    assert verify(tmp_path / "out").ok
+
+
+def test_the_same_question_of_different_parts_stays_two_questions(tmp_path, workshop):
+    """Added up they would cost more than the largest epsilon, which is what the certificate states."""
+    again = dataclasses.replace(FACTS, name="again")
+    parts = [workshop.publish(tmp_path / facts.name, workshop.plan(facts=facts)) for facts in (FACTS, again)]
+    certificate = merge(parts, out=tmp_path / "out", disjoint=True).certificate
+    theirs = [load(part).certificate for part in parts]
+    assert theirs[0].events == theirs[1].events
+    assert certificate.events == theirs[0].events + theirs[1].events
+    (subject,) = read_subjects([tmp_path / "out"])
+    shown = guarantee.budget(subject)
+    assert "do not add up across parts" in shown
+    stated = certificate.guarantee
+    for event in certificate.gaussian_events():
+        alone = spend([event], stated.delta).best
+        assert alone <= stated.epsilon_spent
+        assert rounded_up(alone) in shown
+
+
+def test_parts_that_may_overlap_are_reported_with_at_most_so_many_records(tmp_path, parts, merged):
+    merge(parts, out=tmp_path / "sum")
+    overlapping, apart = read_subjects([tmp_path / "sum", merged.path])
+    assert "at most 1,500" in guarantee.in_numbers(overlapping)
+    assert "at most 1,500" not in guarantee.in_numbers(apart)
+
+
+def test_a_joint_delta_that_is_too_large_for_the_records_is_refused(tmp_path, workshop):
+    large = dataclasses.replace(FACTS, size=60_000)
+    both = [
+        workshop.publish(tmp_path / name, workshop.plan(facts=dataclasses.replace(large, name=name)))
+        for name in ("north", "south")
+    ]
+    refused("1e-05, is not below 1/120,000", both, tmp_path / "out", disjoint=True)
+    refused("2e-05, is not below 1/60,000", both, tmp_path / "out")
+
+
+def test_verification_refuses_such_a_delta_too(monkeypatch, tmp_path, workshop):
+    large = dataclasses.replace(FACTS, size=60_000)
+    both = [
+        workshop.publish(tmp_path / name, workshop.plan(facts=dataclasses.replace(large, name=name)))
+        for name in ("north", "south")
+    ]
+    with monkeypatch.context() as patched:
+        patched.setattr("privset.release.joint.check_delta", lambda *_, **__: None)
+        merge(both, out=tmp_path / "out", disjoint=True)
+        assert verify(tmp_path / "out").ok
+    assert failed(tmp_path / "out") == {"joint"}
+
+
+def test_the_card_of_a_joined_set_and_its_exports_have_the_ledgers_of_the_parts_and_claim_no_other(tmp_path, merged):
+    assert not (merged.path / "ledger.jsonl").exists()
+    words = (merged.path / "README.md").read_text()
+    assert "- `ledger.jsonl`" not in words
+    assert "- `config.toml`" not in words
+    assert "- `parts/N/ledger.jsonl`" in words
+    out = export(merged, to="npz", out=tmp_path / "exported")
+    for number in (1, 2):
+        for name in ("certificate.json", "ledger.jsonl"):
+            kept = f"parts/{number}/{name}"
+            assert (out / kept).read_bytes() == (merged.path / kept).read_bytes()
 
 
 def test_a_joint_folder_that_exists_is_left_alone(tmp_path, parts):

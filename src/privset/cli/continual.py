@@ -13,6 +13,7 @@ from privset import continual as course
 from privset.cli import console
 from privset.cli.arguments import Config, PlanArguments, parse_planned
 from privset.continual import Course, Exam, Received, Stage
+from privset.errors import ConfigError
 from privset.evaluation import Evaluation
 from privset.methods import Execution
 from privset.privacy import Tally
@@ -24,7 +25,8 @@ class SharedArguments(PlanArguments[Config]):
     """What a stage and a whole course have in common."""
 
     out: Path
-    """Folder to write to; a run that was stopped goes on if it is given again."""
+    """Folder to write to; given again, what is finished in it is not made again. A stage of psg or dp-sgd that was
+    stopped while it learned cannot go on."""
     classifier: str = "convnet"
     """The network that learns all classes from the sets released so far; see `privset methods`."""
     recipe: tuple[str, ...] = ("paper",)
@@ -45,8 +47,9 @@ class SharedArguments(PlanArguments[Config]):
 class ContinualArguments(SharedArguments[Config]):
     """Parties with disjoint classes publish one after the other; a classifier learns all classes seen so far.
 
-    Each party has the whole of the budget for its own records, because no record lies with two parties. `privset
-    continual stage --help` shows how to run one stage alone, on the machine of its party.
+    Each party has the whole of the budget for its own records, because no record lies with two parties: here all come
+    from one data set, and each record has one label. `privset continual stage --help` shows how to run one stage alone,
+    on the machine of its party.
     """
 
     stages: int = 5
@@ -69,8 +72,13 @@ class StageArguments(SharedArguments[Config]):
     """The classes of this party; by default all that the data has."""
     received: tuple[Path, ...] = ()
     """Folders of earlier stages in their order, or folders of such folders."""
+    disjoint: bool = False
+    """The word of all parties that no record lies with two of them; needed if anything was received. Different classes
+    do not make it so, and no file can show it."""
     accept_epsilon: float | None = None
-    """The most that a received release may have cost; by default this party's own epsilon."""
+    """The largest epsilon that a received release may have cost; by default this party's own."""
+    accept_delta: float | None = None
+    """The largest delta that a received release may have; by default this party's own."""
     known: tuple[str, ...] | None = None
     """For a classifier (dp-sgd): all classes of all parties, in the order agreed on; by default those of the data."""
     test: str | None = None
@@ -121,11 +129,22 @@ def stage(arguments: Sequence[str]) -> int:
     """`privset continual stage`: one stage alone."""
     parsed = parse_planned(StageArguments, arguments, "privset continual stage", out=tyro.MISSING)
     method, budget, tally = parsed.make_method(), parsed.budget, Tally()
-    accepted = budget if parsed.accept_epsilon is None else dataclasses.replace(budget, epsilon=parsed.accept_epsilon)
+    if parsed.received and not parsed.disjoint:
+        raise ConfigError(
+            "the guarantee of all releases together rests on no record being with two parties, which different classes "
+            "do not show: two parties may hold the same image under different labels. If the parties' records are "
+            "disjoint, say so with --disjoint; if not, publish alone (`privset generate`), and epsilons add up "
+            "(`privset merge`)"
+        )
+    accepted = dataclasses.replace(
+        budget,
+        epsilon=budget.epsilon if parsed.accept_epsilon is None else parsed.accept_epsilon,
+        delta=budget.delta if parsed.accept_delta is None else parsed.accept_delta,
+    )
     private = parsed.noise_seed is None and budget.private
     with console.Bars() as bars:
         bars.phase("verifying what was received", 0)
-        received = course.receive(parsed.received, accepted, private=private)
+        received = course.receive(parsed.received, accepted, private=private, own=parsed.out)
         dataset = parsed.reading.load(parsed.data, bars)
         tested = None if parsed.test is None else parsed.reading.load(parsed.test, bars)
         bars.phase("calibrating the noise", 0)

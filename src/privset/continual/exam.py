@@ -23,7 +23,8 @@ from privset.methods import Method, SetMethod
 from privset.observer import Observer
 from privset.release import ClassifierRelease, Release
 
-FILE = "evaluation.json"
+FOLDER = "evaluations"
+"""Beside the stages, not in them: a stage is handed on, and accuracies on real images have no guarantee."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -124,6 +125,11 @@ def examine(
         )
         for recipe in exam.recipes
     }
+
+
+def file_of(course: Path, stage: int) -> Path:
+    """Where what was measured after a stage is kept, in the folder of the whole."""
+    return course / FOLDER / f"stage-{stage}.json"
 
 
 def kept(path: Path, releases: Sequence[Received], exam: Exam) -> dict[str, Evaluation] | None:

@@ -12,7 +12,8 @@ from privset.release.statement import NOT_ACCOUNTED, rounded_up
 FILE = "guarantee.json"
 
 NOT_COVERED = (
-    "That each record lies with the party of its class, and with no other, is the parties' word; no file can show it.",
+    "That each record lies with the party of its class, and with no other, is the parties' word; no file can show it. "
+    "Different classes do not make it so: two parties may hold the same image under different labels.",
     "The unit of protection is one record. A person with records of several classes may have them at several parties: "
     "for that person the epsilons of these parties add up, and so do their deltas.",
     "A record whose label is wrong, or was changed, lies with another party; it is protected by that party's epsilon.",
@@ -41,7 +42,7 @@ def guarantee(releases: Sequence[Received]) -> dict[str, Any]:
         "epsilon_budgeted": spelled["epsilon_budgeted"],
         "delta": joint.delta,
         "relation": joint.relation,
-        "composition": "parallel: no record lies with two parties",
+        "composition": "parallel: records are said to be disjoint, so that none lies with two parties",
         "parties": [
             {
                 "stage": number,
@@ -67,10 +68,10 @@ def _statement(parties: int, private: bool, epsilon: float, delta: float) -> str
             "there is none for all of them together."
         )
     return (
-        f"{parties} parties with disjoint records published one release each, made from their own records and from the "
-        "releases they had received, nothing else. Each record lies with one party, so all releases together are "
-        f"differentially private for it with the epsilon and delta of that party's release: with epsilon "
-        f"{rounded_up(epsilon)} and delta {delta:g} for every record, where neighbouring data sets differ by adding or "
-        "removing one record at one party. Epsilons of different parties do not add up, except for a person with "
-        "records at several. What the guarantee does not cover is listed with it."
+        f"{parties} parties, whose records are said to be disjoint, published one release each, made from their own "
+        "records and from the releases they had received, nothing else. If each record lies with one party, all "
+        f"releases together are differentially private with epsilon {rounded_up(epsilon)} and delta {delta:g} for "
+        "every record, the largest of any party, where neighbouring data sets differ by adding or removing one record "
+        "at one party. Epsilons of different parties then do not add up, except for a person with records at several. "
+        "What the guarantee does not cover is listed with it."
     )

@@ -1,8 +1,10 @@
 """The whole of it on one machine: the classes divided among parties, one stage after the other, tested after each.
 
 The parties are kept apart as they would be on different machines: each stage is handed the part of the data that has
-its classes, and folders of earlier stages, which it verifies. Killed at any moment, the same call goes on: a stage that
-has its release is not run again.
+its classes, and folders of earlier stages, which it verifies. A course that was stopped goes on if it is called again:
+a stage that has its release is not run again, and one of a method that measures first (dp-merf, moments) goes on from
+its answers. A stage of psg or dp-sgd that was stopped while it learned is refused: its ledger says what was paid, and
+that is lost.
 """
 
 from __future__ import annotations
@@ -28,8 +30,15 @@ from privset.methods import Execution, Method
 from privset.observer import Observer
 from privset.privacy import PrivacyBudget, Tally
 from privset.release.certificate import plain
+from privset.release.joint import check_delta
 
 RESULTS_FILE = "continual.json"
+
+CAUTION = (
+    "For the holders of the test images only, unless these are public: accuracies and counts, here, in evaluations/ "
+    "and in the figure, were measured on real images and have no guarantee. Hand on the folders of the stages alone."
+)
+"""Said beside whatever was measured on real images."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,6 +120,8 @@ def prepare(
         )
         for number, party in enumerate(parties, 1)
     ]
+    if budget.private and noise_seed is None:
+        check_delta([(budget.delta, stage.planned.facts.size) for stage in stages], disjoint=True)
     for stage in stages:
         stage.check_free()
     return stages
@@ -149,10 +160,11 @@ def run(
         )
         own = stage.run(received, execution=execution, observer=observer, tally=tally)
         released = [*received, own]
-        found = exams.kept(stage.out / exams.FILE, released, exam)
+        file = exams.file_of(stage.out.parent, stage.number)
+        found = exams.kept(file, released, exam)
         if found is None:
             found = examine(released, dataset, exam, device=execution.device, observer=observer)
-            exams.keep(stage.out / exams.FILE, found, released, exam)
+            exams.keep(file, found, released, exam)
         for recipe, one in found.items():
             evaluations.setdefault(recipe, []).append(one)
         if told is not None:
@@ -174,6 +186,7 @@ def _publish(course: Course, stages: Sequence[Stage], exam: Exam) -> None:
     folder, planned = stages[0].out.parent, stages[0].planned
     write_json(folder / GUARANTEE_FILE, course.guarantee)
     settings = {
+        "caution": CAUTION,
         "data": planned.facts.name,
         "method": planned.method,
         "settings": plain(dataclasses.asdict(planned.config)),

@@ -40,8 +40,12 @@ class Received:
         return self.release.certificate
 
 
-def find(folders: Sequence[Path]) -> list[Path]:
+def find(folders: Sequence[Path], *, own: Path | None = None) -> list[Path]:
     """The release folders in these, in order: each is a release, a stage, or a folder of such, by number and name.
+
+    Args:
+        folders: Where to look.
+        own: The stage that receives, which may lie in such a folder with the others and is passed over there.
 
     Raises:
         ReleaseError: There is no release in one of them.
@@ -50,7 +54,8 @@ def find(folders: Sequence[Path]) -> list[Path]:
     for folder in folders:
         here = _releases_in(folder)
         if not here and folder.is_dir():
-            inner = sorted((path for path in folder.iterdir() if path.is_dir()), key=_natural)
+            others = (path for path in folder.iterdir() if path.is_dir() and not _same(path, own))
+            inner = sorted(others, key=_natural)
             here = [release for path in inner if not path.name.startswith(".") for release in _releases_in(path)]
         if not here:
             raise ReleaseError(
@@ -60,20 +65,23 @@ def find(folders: Sequence[Path]) -> list[Path]:
     return found
 
 
-def receive(folders: Sequence[Path], budget: PrivacyBudget, *, private: bool) -> list[Received]:
+def receive(
+    folders: Sequence[Path], budget: PrivacyBudget, *, private: bool, own: Path | None = None
+) -> list[Received]:
     """Verify and load the releases in these folders.
 
     Args:
         folders: As for `find`.
         budget: What each of them may have cost.
         private: Whether one without any guarantee is refused.
+        own: As for `find`.
 
     Raises:
         ReleaseError: One does not verify, costs more, or has a class of another.
     """
     received: list[Received] = []
     owners: dict[str, Path] = {}
-    for path in find(folders):
+    for path in find(folders, own=own):
         require_verified(path, "learned from it")
         release = load_published(path)
         _check_cost(path, release.certificate, budget, private)
@@ -107,6 +115,10 @@ def read_note(stage: Path) -> dict[str, Any] | None:
     return found
 
 
+def _same(path: Path, own: Path | None) -> bool:
+    return own is not None and path.resolve() == own.resolve()
+
+
 def _releases_in(folder: Path) -> list[Path]:
     for path in (folder, folder / RELEASE):
         if (path / CERTIFICATE_FILE).is_file():
@@ -125,11 +137,17 @@ def _check_cost(path: Path, certificate: Certificate, budget: PrivacyBudget, pri
         raise ReleaseError(
             f"{path} is not private, so what is learned from it would not be either: {certificate.statement}"
         )
-    if stated.epsilon_spent > budget.epsilon or stated.delta > budget.delta:
+    above = []
+    if stated.epsilon_spent > budget.epsilon:
+        above.append(("epsilon", rounded_up(stated.epsilon_spent), rounded_up(budget.epsilon)))
+    if stated.delta > budget.delta:
+        above.append(("delta", f"{stated.delta:g}", f"{budget.delta:g}"))
+    if above:
+        cost = " and ".join(f"{name} {spent}" for name, spent, _ in above)
+        most = " and ".join(f"{name} {accepted}" for name, _, accepted in above)
+        options = ", ".join(f"--accept-{name}" for name, _, _ in above)
         raise ReleaseError(
-            f"{path} cost epsilon {rounded_up(stated.epsilon_spent)} at delta {stated.delta:g}, and here each party "
-            f"may spend {rounded_up(budget.epsilon)} at delta {budget.delta:g}; refuse it, or accept more "
-            "(--accept-epsilon)"
+            f"{path} cost {cost}, and here each party may spend {most}; refuse it, or accept more ({options})"
         )
 
 

@@ -23,6 +23,7 @@ from privset.observer import Observer
 from privset.privacy import NoiseSource, PrivacyBudget, Tally
 from privset.release import ClassifierRelease, Release, load_published, require_verified
 from privset.release.certificate import Certificate, plain
+from privset.release.joint import check_delta
 from privset.release.unfinished import check_free
 
 
@@ -154,6 +155,11 @@ class Stage:
                     f"{where} has the class {', '.join(shared)} as well, and here each class belongs to one party; to "
                     "join sets of parties that share classes, use `privset merge`"
                 )
+        stated = [one.certificate.guarantee for one in received]
+        private = self.noise.kind == "system" and self.planned.budget.private
+        if private and all(one.private for one in stated):
+            theirs = [(one.certificate.guarantee.delta, one.certificate.facts.size) for one in received]
+            check_delta([*theirs, (self.planned.budget.delta, self.planned.facts.size)], disjoint=True)
         last = received[-1].release if received else None
         if not isinstance(last, ClassifierRelease):
             return None

@@ -175,7 +175,7 @@ def evaluate_release(
     ours, theirs = release.set.facts, dataset.facts
     if set(ours.classes) == set(theirs.classes):  # in whatever order: labels are told by their names
         ours = dataclasses.replace(ours, classes=theirs.classes)
-    _check_belongs(ours, theirs)
+    _check_belongs(ours, theirs, sized=release.certificate.joined is None)
     labels = torch.tensor([theirs.classes.index(name) for name in release.set.facts.classes])[release.set.labels]
     return evaluate(release.set.normalised(), labels, dataset, **settings)
 
@@ -231,14 +231,17 @@ def score_as_trained(
     )
 
 
-def _check_belongs(ours: PublicFacts, theirs: PublicFacts) -> None:
-    """Refuse test data whose classes or normalisation are not those the set was made for."""
+def _check_belongs(ours: PublicFacts, theirs: PublicFacts, *, sized: bool = True) -> None:
+    """Refuse test data whose classes, size or normalisation are not those the set was made for.
+
+    ``sized`` is false for a joined set: the number of its records is a sum, in which a record may count twice.
+    """
     if ours.classes != theirs.classes:
         raise DataError(
             f"the release has the classes {', '.join(ours.classes)}, and {theirs.name} has "
             f"{', '.join(theirs.classes)}: labels would not mean the same"
         )
-    if ours.name == theirs.name and ours.size != theirs.size:
+    if sized and ours.name == theirs.name and ours.size != theirs.size:
         raise DataError(
             f"the release was made from {ours.size:,} training records of {ours.name}, and here it has "
             f"{theirs.size:,}: images to test on may have been trained on. Split the data (--test-fraction) as it was "

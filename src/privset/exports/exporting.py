@@ -26,7 +26,7 @@ FORMATS: dict[Format, Callable[[Release, Observer], Files]] = {
     "parquet": table.files,
     "torch": tensors.files,
 }
-"""What each format puts beside certificate, ledger and card."""
+"""What each format puts beside certificate, ledger, card and, of a joined set, the certificates of its parts."""
 
 
 def export(
@@ -66,6 +66,7 @@ def default_out(folder: Path, to: Format) -> Path:
 
 def _files(release: Release, to: Format, observer: Observer) -> Files:
     yield card.FILE, card.write(release.certificate, to).encode()
-    for name in (CERTIFICATE_FILE, *(name for name in release.certificate.files if name == LEDGER_FILE)):
+    kept = (name for name in release.certificate.files if name == LEDGER_FILE or name.startswith("parts/"))
+    for name in (CERTIFICATE_FILE, *kept):
         yield name, read_file(release.path, name)
     yield from FORMATS[to](release, observer)

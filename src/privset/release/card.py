@@ -109,9 +109,17 @@ def guarantee(certificate: Certificate) -> str:
     ]
     heading = "The guarantee" if stated.private else "The numbers, which guarantee nothing here"
     return (
-        f"## {heading}\n\n{_table(('', ''), rows)}\n\nWhat was asked of the private records:\n\n"
+        f"## {heading}\n\n{_table(('', ''), rows)}\n\n{_asked(certificate)}:\n\n"
         f"{_table(('question', 'answers', 'sampling rate', 'noise multiplier'), events)}"
     )
+
+
+def _asked(certificate: Certificate) -> str:
+    if certificate.joined is None:
+        return "What was asked of the private records"
+    if certificate.joined.disjoint:
+        return "What was asked of the private records, part by part; of a record, what its own part asked and no more"
+    return "What was asked of the private records, part by part; of a record, what each part asked that it is in"
 
 
 def _contents(certificate: Certificate, contents: SetContents) -> str:
@@ -132,10 +140,20 @@ def _contents(certificate: Certificate, contents: SetContents) -> str:
         f"{', '.join(names[:_MOST_CLASSES] + more)}.\n\n![One row of images for each class](preview.png)\n\n"
         "- `set.safetensors`: the tensors `images` and `labels`\n"
         "- `certificate.json`: every number behind the guarantee, for machines and experts\n"
-        "- `ledger.jsonl`: the charges as they were recorded before each answer (private releases have one)\n"
-        "- `config.toml`: what was chosen, for whoever makes another set (most releases have one)\n"
+        f"{_JOINED_FILES if certificate.joined is not None else _OWN_FILES}"
         "- `preview.png`: the first images of each class"
     )
+
+
+_OWN_FILES = (
+    "- `ledger.jsonl`: the charges as they were recorded before each answer (private releases have one)\n"
+    "- `config.toml`: what was chosen, for whoever makes another set (most releases have one)\n"
+)
+_JOINED_FILES = (
+    "- `parts/N/certificate.json`: that of each release this was joined from\n"
+    "- `parts/N/ledger.jsonl`: its charges, as they were recorded before each answer (private releases have one); this "
+    "release asked nothing itself\n"
+)
 
 
 def _origin(certificate: Certificate) -> str:
@@ -160,7 +178,8 @@ def _parts(joined: Joined) -> str:
     claim = (
         "Whoever joined them says that no record is in two of them; no file can show it."
         if joined.disjoint
-        else "Nothing is said about whether their records overlap, so everything that was asked adds up."
+        else "Nothing is said about whether their records overlap, so everything that was asked adds up, and the "
+        "number of private records is at most the one stated."
     )
     return (
         "## Where it comes from\n\nThis set was joined from several releases, whose images follow one another in it. "

@@ -3,12 +3,12 @@
 Two rules. If no record lies in the data of two releases, a record is touched by one of them, and all together cost it
 what that one does: the largest epsilon and the largest delta hold for everyone (parallel composition). If records may
 be in several, what was asked adds up: the sum of the epsilons, or less where the accountant finds less for all
-questions together, at the sum of the deltas (sequential composition).
+questions together, at the sum of the deltas (sequential composition). Sets that were distilled from the same statistics
+were paid for once.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from privset.facts import PublicFacts
 from privset.privacy.accounting import merge, spend
 from privset.privacy.budget import RELATION
 from privset.release.certificate import Certificate
-from privset.release.sections import EpsilonByAccountant, Event, Facts, Guarantee, SetContents
+from privset.release.sections import EpsilonByAccountant, Facts, Guarantee, SetContents
 from privset.release.statement import NOT_ACCOUNTED
 from privset.release.synthetic import SyntheticSet
 
@@ -31,6 +31,12 @@ ON_TRUST = (
 )
 """What the guarantee of disjoint parts does not cover, beside what no guarantee does."""
 
+COUNTED = (
+    "A record that is in several parts is counted in each of them: the number of private records stated here is at "
+    "most that many, and may be less.",
+)
+"""What is said beside the number of records of parts that may overlap."""
+
 
 def joint_guarantee(parts: Sequence[Certificate], *, disjoint: bool) -> Guarantee:
     """What the releases with these certificates guarantee together.
@@ -40,12 +46,15 @@ def joint_guarantee(parts: Sequence[Certificate], *, disjoint: bool) -> Guarante
         disjoint: Whether no record lies in the data of two of them.
 
     Raises:
-        ReleaseError: There are none, or their deltas add up to 1.
+        ReleaseError: There are none, or the delta of all together would allow publishing a record outright.
     """
     if not parts:
         raise ReleaseError("there is no release to join")
+    parts = _paid(parts)
     stated = [part.guarantee for part in parts]
     private = all(one.private for one in stated)
+    if private:
+        check_delta([(one.delta, part.facts.size) for one, part in zip(stated, parts, strict=True)], disjoint=disjoint)
     if disjoint:
         pld = [one.epsilon_by.pld for one in stated]
         by = EpsilonByAccountant(
@@ -74,6 +83,44 @@ def joint_guarantee(parts: Sequence[Certificate], *, disjoint: bool) -> Guarante
         accountant="best",
         epsilon_by=EpsilonByAccountant(rdp=found.rdp, pld=found.pld),
     )
+
+
+def check_delta(parts: Sequence[tuple[float, int]], *, disjoint: bool) -> None:
+    """Refuse a joint delta that is not below one over the number of records.
+
+    Args:
+        parts: Delta and number of records of each.
+        disjoint: Whether no record lies in the data of two of them: the records of all then count. Otherwise all of
+            them might be in the smallest part.
+
+    Raises:
+        ReleaseError: It is too large.
+
+    >>> check_delta([(1e-5, 60_000), (1e-5, 60_000)], disjoint=True)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    privset.errors.ReleaseError: the delta of these releases together, 1e-05, is not below 1/120,000: ...
+    """
+    deltas, sizes = zip(*parts, strict=True)
+    delta, records = (max(deltas), sum(sizes)) if disjoint else (math.fsum(deltas), min(sizes))
+    if delta * records >= 1:
+        raise ReleaseError(
+            f"the delta of these releases together, {delta:g}, is not below 1/{records:,}: publishing one record in "
+            f"the clear would satisfy it. Make them with deltas well below {1 / records:.1g} in all"
+        )
+
+
+def _paid(parts: Sequence[Certificate]) -> list[Certificate]:
+    """One certificate for each time that records were asked: sets of the same statistics were paid for once."""
+    found: dict[str, Certificate] = {}
+    for part in parts:
+        key = part.seal if part.source is None else part.source.certificate
+        first = found.setdefault(key, part)
+        if any(getattr(first, name) != getattr(part, name) for name in ("guarantee", "events", "facts")):
+            raise ReleaseError(
+                "two parts name the same statistics as their source and say different things of them; get them again "
+                "from where they came from"
+            )
+    return list(found.values())
 
 
 def check_different(parts: Sequence[tuple[str, Certificate]], *, disjoint: bool) -> None:
@@ -112,13 +159,14 @@ def joint_asked(parts: Sequence[Certificate], *, disjoint: bool) -> dict[str, An
     Raises:
         ReleaseError: Their images are of different form.
     """
-    events = merge(event for part in parts for event in part.gaussian_events())
+    paid = _paid(parts)
     return {
         "guarantee": joint_guarantee(parts, disjoint=disjoint),
         "noise_source": "seeded" if any(part.noise_source == "seeded" for part in parts) else "system",
-        "events": tuple(Event(**dataclasses.asdict(event)) for event in events),
-        "not_accounted": NOT_ACCOUNTED + (ON_TRUST if disjoint else ()),
-        "facts": _joint_facts([part.facts for part in parts]),
+        # Part by part: the same question to the records of two parts is not asked twice of one record.
+        "events": tuple(event for part in paid for event in part.events),
+        "not_accounted": NOT_ACCOUNTED + (ON_TRUST if disjoint else COUNTED),
+        "facts": _joint_facts([part.facts for part in paid]),
         "method": _all(part.method for part in parts),
     }
 

@@ -37,7 +37,7 @@ _WEAK = 0.99
 _HELD = {
     "set": "{count:,} synthetic images made from the {records:,} private records of ",
     "distilled set": "{count:,} synthetic images distilled from statistics of the {records:,} private records of ",
-    "joined set": "{count:,} synthetic images of several releases, made from {records:,} private records of ",
+    "joined set": "{count:,} synthetic images of several releases, made from at most {records:,} private records of ",
     "joined disjoint set": "{count:,} synthetic images of several releases, made from {records:,} private records of ",
     "statistics": "{count:,} numbers measured on the {records:,} private records of ",
     "classifier": "a classifier, of {count:,} weights, trained on the {records:,} private records of ",

@@ -90,10 +90,15 @@ def in_numbers(subject: Subject) -> Markup:
         ("Epsilon by PLD", pld),
         ("Noise from", noise),
         ("Answers given", f"{sum(event.count for event in certificate.events):,}"),
-        ("Private records", f"{certificate.facts.size:,}"),
+        ("Private records", _records(certificate)),
     ]
     rounded = tag("p", "Recomputed when this page was made. Bounds are rounded up.", class_="note")
     return join([table(("number", "value"), rows, caption="The guarantee in numbers", kind="pairs"), rounded])
+
+
+def _records(certificate: Certificate) -> str:
+    overlapping = certificate.joined is not None and not certificate.joined.disjoint
+    return f"at most {certificate.facts.size:,}" if overlapping else f"{certificate.facts.size:,}"
 
 
 def budget(subject: Subject) -> Markup:
@@ -124,6 +129,12 @@ def _sum(certificate: Certificate) -> str:
         return "There was no budget, so nothing was held back by noise."
     if not stated.private:
         return f"This would be epsilon {spent} of {budgeted} budgeted, if the noise were such that no one can know it."
+    if certificate.joined is not None and certificate.joined.disjoint:
+        return (
+            f"The questions are those of {len(certificate.joined.parts)} parts, whose records are said to be disjoint: "
+            "a record was asked the questions of its own part alone. So they do not add up across parts, and the most "
+            f"that any part cost is epsilon {spent} of {budgeted} budgeted."
+        )
     if len(certificate.events) == 1:
         return f"That is epsilon {spent} of {budgeted} budgeted."
     return (

@@ -97,7 +97,8 @@ def add_evaluations(subjects: Sequence[Subject], paths: Sequence[Path]) -> list[
                 f"{digest[:12]}); name that release too, or evaluate this one: "
                 "privset evaluate RELEASE --data DATA --json > FILE"
             )
-        # The tensors may be the same and the classes not: then the labels do not mean the same.
+        # The tensors may be the same and the classes not: then the labels do not mean the same. Their order may differ:
+        # `evaluate` numbers them as the test data does.
         owners = [place for place, subject in enumerate(found) if _is_about(ours, digest, subject)]
         if not owners:
             raise DataError(f"{path} has other classes than the release, or was not trained on it; evaluate it again")
@@ -109,7 +110,7 @@ def add_evaluations(subjects: Sequence[Subject], paths: Sequence[Path]) -> list[
 
 def _is_about(evaluation: Evaluation, digest: str, subject: Subject) -> bool:
     certificate = subject.certificate
-    same = certificate.contents.digest == digest and certificate.facts.classes == evaluation.classes
+    same = certificate.contents.digest == digest and sorted(certificate.facts.classes) == sorted(evaluation.classes)
     return same and evaluation.trained_on == {"set": "set", "classifier": "private"}.get(certificate.contents.kind)
 
 
