@@ -195,6 +195,11 @@ def test_a_choice_that_a_network_does_not_have_is_refused_by_the_plan():
             Psg(dataclasses.replace(TINY_PSG, **fields)).plan(facts_for(40), PrivacyBudget(epsilon=5))
 
 
+def test_a_depth_that_only_a_hostile_certificate_has_is_refused():
+    with pytest.raises(ConfigError, match="depth must be at most 16, not 1000000"):
+        dataclasses.replace(TINY_PSG, network="convnet", depth=1_000_000)
+
+
 def test_noise_without_privacy_is_a_contradiction():
     with pytest.raises(ConfigError, match="leave noise-multiplier out"):
         Psg(dataclasses.replace(TINY_PSG, noise_multiplier=1.0)).plan(facts_for(40), PrivacyBudget(epsilon=math.inf))

@@ -12,6 +12,7 @@ import tyro
 from privset import continual as course
 from privset.cli import console
 from privset.cli.arguments import Config, PlanArguments, parse_planned
+from privset.cli.generate import warn_of_contributions
 from privset.continual import Course, Exam, Received, Stage
 from privset.errors import ConfigError
 from privset.evaluation import Evaluation
@@ -115,7 +116,7 @@ def continual(arguments: Sequence[str]) -> int:
         found = course.run(
             dataset, stages, exam=exam, execution=parsed.execution, observer=bars, tally=tally, told=told
         )
-    _warn(tally)
+    warn_of_contributions(tally)
     if parsed.json:
         console.show_json({"out": str(parsed.out)} | found.to_json())
     else:
@@ -169,7 +170,7 @@ def stage(arguments: Sequence[str]) -> int:
         found = {}
         if tested is not None:
             found = course.examine(released, tested, parsed.exam, device=parsed.execution.device, observer=bars)
-    _warn(tally)
+    warn_of_contributions(tally)
     whole = course.guarantee(released)
     if parsed.json:
         measured = {recipe: one.to_json() for recipe, one in found.items()}
@@ -209,11 +210,3 @@ def _planned(one: Stage) -> list[Any]:
         f"{rounded_up(planned.epsilon)} of {planned.budget.epsilon:g}",
         f"{planned.noise_multiplier:.4g}",
     ]
-
-
-def _warn(tally: Tally) -> None:
-    if tally.not_finite:
-        console.warn(
-            f"For the data holders only, not to be published: {tally.not_finite:,} contribution(s) were not finite and "
-            "counted as zero. Look for broken images, or lower the learning rates."
-        )

@@ -79,12 +79,17 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
                 observer=observer,
                 tally=tally,
             )
+    warn_of_contributions(tally)
+    return release, parsed
+
+
+def warn_of_contributions(tally: Tally) -> None:
+    """Tell the data holder of records that counted as zero."""
     if tally.not_finite:
         console.warn(
             f"For the data holder only, not to be published: {tally.not_finite:,} contribution(s) were not finite and "
             "counted as zero. Look for broken images, or lower the learning rates."
         )
-    return release, parsed
 
 
 def show_made(release: Release | ClassifierRelease, as_json: bool) -> None:

@@ -19,13 +19,12 @@ from privset.facts import PublicFacts, pixel_range
 from privset.methods.checkpoint import Checkpoint, Stages
 from privset.methods.descent import Adam
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics
-from privset.methods.method import Execution, Plan, SetConfig, Synthesis, require, require_at_least_one
+from privset.methods.method import Execution, Plan, SetConfig, Synthesis, require, require_at_least_one, require_noise
 from privset.networks.features import waves_of
 from privset.networks.generators import UpsamplingGenerator, draw_codes
 from privset.networks.recording import recorded, sent
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion, calibrate
-from privset.privacy.accounting import LEAST_NOISE
 
 _SQUARED_BANDWIDTHS = {"mnist": 105 / 784, "fashion-mnist": 127 / 784}
 """As published, for each number of an image, pixels in [0, 1]: about the median squared distance of two of them."""
@@ -69,11 +68,7 @@ class DpMerfConfig(SetConfig):
             value = getattr(self, name)
             require(value is None or 0 < value < math.inf, f"{name} must be a positive number, not {value}")
         require(0 <= self.count_share < 1, f"count-share must lie in [0, 1), not {self.count_share}")
-        require(
-            self.noise_multiplier is None or LEAST_NOISE <= self.noise_multiplier < math.inf,
-            f"noise-multiplier must be at least {LEAST_NOISE:g}, not {self.noise_multiplier}; leave it out to have it "
-            "calibrated",
-        )
+        require_noise(self.noise_multiplier)
 
     @classmethod
     def paper(cls, *, per_class: int = 10, epsilon: float = 10.0) -> DpMerfConfig:

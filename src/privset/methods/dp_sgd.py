@@ -16,14 +16,20 @@ import torch.nn.functional as F  # noqa: N812 - the name torch's own documentati
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from privset import networks
 from privset.errors import ConfigError
 from privset.facts import PublicFacts
-from privset.methods.method import Execution, MethodConfig, Plan, require, require_at_least_one
+from privset.methods.method import (
+    Execution,
+    MethodConfig,
+    Plan,
+    require,
+    require_at_least_one,
+    require_network,
+    require_noise,
+)
 from privset.methods.training import Architecture, TrainingMethod
 from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, GradientQuestion, PrivacyBudget, calibrate
-from privset.privacy.accounting import LEAST_NOISE
 from privset.privacy.clipping import Loss
 from privset.privacy.curator import Transform
 
@@ -58,21 +64,13 @@ class DpSgdConfig(MethodConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_at_least_one(self, "epochs", "batch_size", "width", "depth")
-        require(self.depth is None or self.depth <= 16, f"depth must be at most 16, not {self.depth}")
         require(1e-6 <= self.clip_norm <= 1e6, f"clip-norm must lie between 1e-6 and 1e6, not {self.clip_norm}")
         require(0 < self.rate < math.inf, f"rate must be a positive number, not {self.rate}")
         for name in ("momentum", "averaging"):
             value = getattr(self, name)
             require(0 <= value < 1, f"{name} must lie in [0, 1), not {value}")
-        require(
-            self.noise_multiplier is None or LEAST_NOISE <= self.noise_multiplier < math.inf,
-            f"noise-multiplier must be at least {LEAST_NOISE:g}, not {self.noise_multiplier}; leave it out to have it "
-            "calibrated",
-        )
-        require(
-            self.network in networks.CLASSIFIERS,
-            f"network must be one of {', '.join(networks.CLASSIFIERS)}, not {self.network!r}",
-        )
+        require_noise(self.noise_multiplier)
+        require_network(self.network, self.depth)
 
     @classmethod
     def paper(cls) -> DpSgdConfig:

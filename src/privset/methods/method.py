@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import math
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
+from privset import networks
 from privset.errors import BudgetError, ConfigError
 from privset.facts import PublicFacts
 from privset.observer import Observer
-from privset.privacy.accounting import GaussianEvent, Spending, spend
+from privset.privacy.accounting import LEAST_NOISE, GaussianEvent, Spending, spend
 from privset.privacy.budget import RELATION, PrivacyBudget
 from privset.privacy.curator import Curator
 
@@ -53,6 +55,20 @@ def require_at_least_one(config: MethodConfig, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
         require(value is None or value >= 1, f"{name.replace('_', '-')} must be at least 1, not {value}")
+
+
+def require_noise(multiplier: float | None) -> None:
+    """Raise `ConfigError` for a noise multiplier that is not None and not one that can be accounted for."""
+    require(
+        multiplier is None or LEAST_NOISE <= multiplier < math.inf,
+        f"noise-multiplier must be at least {LEAST_NOISE:g}, not {multiplier}; leave it out to have it calibrated",
+    )
+
+
+def require_network(name: str, depth: int | None) -> None:
+    """Raise `ConfigError` for a network that there is not, or one so deep that a hostile certificate must have it."""
+    require(name in networks.CLASSIFIERS, f"network must be one of {', '.join(networks.CLASSIFIERS)}, not {name!r}")
+    require(depth is None or depth <= 16, f"depth must be at most 16, not {depth}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -20,12 +20,21 @@ from privset import networks
 from privset.errors import ConfigError
 from privset.facts import PublicFacts, pixel_range
 from privset.methods.matching import matching_slope
-from privset.methods.method import Execution, Plan, SetConfig, SetMethod, Synthesis, require, require_at_least_one
+from privset.methods.method import (
+    Execution,
+    Plan,
+    SetConfig,
+    SetMethod,
+    Synthesis,
+    require,
+    require_at_least_one,
+    require_network,
+    require_noise,
+)
 from privset.networks.fused import fused
 from privset.networks.recording import Step, recorded, sent
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, GradientQuestion, PrivacyBudget, calibrate
-from privset.privacy.accounting import LEAST_NOISE
 
 _PAPER_LOOPS = {
     1: (1, 1),
@@ -84,15 +93,8 @@ class PsgConfig(SetConfig):
             value = getattr(self, name)
             require(0 < value < float("inf"), f"{name.replace('_', '-')} must be a positive number, not {value}")
         require(0 <= self.image_momentum < 1, f"image-momentum must lie in [0, 1), not {self.image_momentum}")
-        require(
-            self.noise_multiplier is None or LEAST_NOISE <= self.noise_multiplier < float("inf"),
-            f"noise-multiplier must be at least {LEAST_NOISE:g}, not {self.noise_multiplier}; leave it out to have it "
-            "calibrated",
-        )
-        require(
-            self.network in networks.CLASSIFIERS,
-            f"network must be one of {', '.join(networks.CLASSIFIERS)}, not {self.network!r}",
-        )
+        require_noise(self.noise_multiplier)
+        require_network(self.network, self.depth)
 
     @classmethod
     def paper(cls, *, per_class: int = 10, epsilon: float = 10.0) -> PsgConfig:
