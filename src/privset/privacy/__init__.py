@@ -1,16 +1,17 @@
 """The trusted kernel: all that an auditor must read to believe a guarantee.
 
-budget -> what may be spent; accounting -> what questions cost; ledger -> what was asked, on disk;
-kept -> answers that outlive a stopped run; noise -> secret randomness; clipping -> what one record may
-contribute; curator -> the only holder of records.
+budget -> what may be spent; questions -> what may be asked; accounting -> what that costs; ledger -> what was
+asked, on disk; kept -> answers that outlive a stopped run; noise -> secret randomness; clipping -> what one record
+may contribute; curator -> the only holder of records.
 """
 
 from privset.privacy.accounting import GaussianEvent, Spending, calibrate, spend
 from privset.privacy.budget import RELATION, PrivacyBudget
-from privset.privacy.curator import Curator, GradientQuestion, Tally, TotalQuestion
+from privset.privacy.curator import Curator, Tally
 from privset.privacy.kept import KeptAnswers, take_up
 from privset.privacy.ledger import BudgetExceeded, Ledger
 from privset.privacy.noise import NoiseSource, seeded_noise, system_noise
+from privset.privacy.questions import GradientQuestion, TotalQuestion
 
 __all__ = [
     "RELATION",
