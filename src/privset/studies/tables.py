@@ -1,25 +1,26 @@
-"""Tables of measured accuracies in the documents, written from the files in results/ and never by hand.
+"""Tables of what was measured in the documents, written from the files in results/ and never by hand.
 
-A document holds a place for each table, between ``<!-- results: STUDY -->`` and ``<!-- end of results -->``;
-``python -m privset.studies.tables README.md docs/methods/moments.md`` fills them anew (`make tables`).
+A document holds a place for each table: between ``<!-- KIND: NAME -->``, with a kind that `filled` knows, and
+``<!-- end of results -->``. ``python -m privset.studies.tables README.md ...`` fills them anew (`make tables`).
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from privset.studies.catalogue import get
 from privset.studies.results import Results
 
-_PLACE = re.compile(r"(<!-- results: (\S+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
+_PLACE = re.compile(r"(<!-- (results|sizes|seconds): (\S+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 
 def table(name: str, results: Path) -> str:
     """The cells of a study that are on file, as a Markdown table; accuracies in percent, mean and deviation."""
-    study = get(name)
-    found = [cell for one in study.cells if (cell := Results(results, study).cell(one)) is not None]
+    found = _on_file(name, results)
     recipes = list(dict.fromkeys(recipe for cell in found for recipe in cell["recipes"]))
     columns = ["data", "epsilon", "images a class", *(f"recipe `{recipe}`" for recipe in recipes), "sets x networks"]
     rows = [columns, ["---"] * len(columns)]
@@ -28,18 +29,61 @@ def table(name: str, results: Path) -> str:
         rows.append(
             [
                 cell["data"],
-                str(cell["epsilon"]).removesuffix(".0"),  # "inf" is a word in JSON
+                _epsilon(cell),
                 "all" if cell["per_class"] is None else str(cell["per_class"]),
                 *(f"{one['mean']:.1f} ± {one['std']:.1f}" for one in measured),
                 f"{len(cell['seeds']['sets'])} x {cell['networks']}",
             ]
         )
+    return _markdown(rows)
+
+
+def sizes(name: str, results: Path) -> str:
+    """The same cells with one line for each data set and epsilon: the better recipe's accuracy by images a class."""
+    found = {(cell["data"], _epsilon(cell), cell["per_class"]): cell["accuracy"] for cell in _on_file(name, results)}
+    numbers = sorted({per_class for _, _, per_class in found})
+    lines = sorted(dict.fromkeys((data, epsilon) for data, epsilon, _ in found), key=lambda line: float(line[1]))
+    names = list(dict.fromkeys(data for data, _, _ in found))
+    rows = [["data", "epsilon", *(f"{number} a class" for number in numbers)], ["---"] * (2 + len(numbers))]
+    for data, epsilon in sorted(lines, key=lambda line: names.index(line[0])):
+        measured = [found.get((data, epsilon, number)) for number in numbers]
+        rows.append(
+            [data, epsilon, *("" if one is None else f"{one['mean']:.1f} ± {one['std']:.1f}" for one in measured)]
+        )
+    return _markdown(rows)
+
+
+def seconds(kind: str, results: Path) -> str:
+    """The commands of benchmarks/KIND.py that are on file, as a Markdown table: how long each took, what came out."""
+    columns = ["command", "on", "seconds", "accuracy"]
+    rows = [columns, ["---"] * len(columns)]
+    for path in sorted((results / "speed").glob(f"{kind}-*.json")):
+        found = json.loads(path.read_bytes())
+        machine = f"{found['cores']} CPU cores" if found["device"] == "cpu" else found["device"]
+        accuracy = found["accuracy"]
+        rows.append(
+            [f"`{found['what']}`", machine, f"{found['value']:.0f}", f"{accuracy['mean']:.1f} ± {accuracy['std']:.1f}"]
+        )
+    return _markdown(rows)
+
+
+def _on_file(name: str, results: Path) -> list[dict[str, Any]]:
+    study = get(name)
+    return [cell for one in study.cells if (cell := Results(results, study).cell(one)) is not None]
+
+
+def _epsilon(cell: dict[str, Any]) -> str:
+    return str(cell["epsilon"]).removesuffix(".0")  # "inf" is a word in JSON
+
+
+def _markdown(rows: list[list[str]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def filled(text: str, results: Path) -> str:
     """A document with every table in it made anew."""
-    return _PLACE.sub(lambda place: place[1] + table(place[2], results) + place[3], text)
+    kinds = {"results": table, "sizes": sizes, "seconds": seconds}
+    return _PLACE.sub(lambda place: place[1] + kinds[place[2]](place[3], results) + place[4], text)
 
 
 if __name__ == "__main__":
