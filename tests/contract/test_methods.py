@@ -26,6 +26,9 @@ class SilencedCurator(Curator):
     def total(self, question, statistic, *, block=None):
         return torch.zeros_like(super().total(question, statistic, block=block))
 
+    def votes(self, question, wards, say, public):
+        return torch.zeros_like(super().votes(question, wards, say, public))
+
 
 def run(method, facts, *, records_seed=0, noise_seed=0, curator_type=Curator, budget=BUDGET):
     plan = method.plan(facts, budget)

@@ -2,7 +2,8 @@
 
 budget -> what may be spent; questions -> what may be asked; accounting -> what that costs; ledger -> what was
 asked, on disk; kept -> answers that outlive a stopped run; noise -> secret randomness; clipping -> what one record
-may contribute; curator -> the only holder of records.
+may contribute; wards -> networks that are private state; votes -> what may be told of them; curator -> the only holder
+of records.
 """
 
 from privset.privacy.accounting import GaussianEvent, Spending, calibrate, spend
@@ -11,7 +12,8 @@ from privset.privacy.curator import Curator, Tally
 from privset.privacy.kept import KeptAnswers, take_up
 from privset.privacy.ledger import BudgetExceeded, Ledger
 from privset.privacy.noise import NoiseSource, seeded_noise, system_noise
-from privset.privacy.questions import GradientQuestion, TotalQuestion
+from privset.privacy.questions import GradientQuestion, TotalQuestion, VotesQuestion
+from privset.privacy.wards import Wards
 
 __all__ = [
     "RELATION",
@@ -26,6 +28,8 @@ __all__ = [
     "Spending",
     "Tally",
     "TotalQuestion",
+    "VotesQuestion",
+    "Wards",
     "calibrate",
     "seeded_noise",
     "spend",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 
 import torch
@@ -13,6 +14,17 @@ from privset.errors import ConfigError
 Parameters = dict[str, Tensor]
 Loss = Callable[[Parameters, Tensor, Tensor], Tensor]
 """(parameters, image [c, h, w], label []) -> scalar: a pure function of one record, with no memory of others."""
+
+
+@dataclasses.dataclass
+class Tally:
+    """What only the data holder may see: it depends on the records and is never released.
+
+    Attributes:
+        not_finite: How many contributions were not finite and counted as zero.
+    """
+
+    not_finite: int = 0
 
 
 def clip_factors(squared_norms: Tensor, bound: float) -> Tensor:

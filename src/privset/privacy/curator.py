@@ -1,13 +1,13 @@
 """The only holder of the private records. It answers noisy questions, each charged before it is answered.
 
-A method is handed a `Curator` and public facts, never a record: the records live in the closures of the two
-answering functions below, and no data attribute, iterator or return value leads to them. That guards against
-accidents, not against hostile code in the same process. Proofs of what each answer guarantees: docs/proofs.
+A method is handed a `Curator` and public facts, never a record: the records, and the networks that looked at them
+(`privset.privacy.wards`), live in the closures of the answering functions below, and no data attribute, iterator or
+return value leads to them. That guards against accidents, not against hostile code in the same process. Proofs of what
+each answer guarantees: docs/proofs.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import torch
@@ -18,29 +18,27 @@ from privset.data.records import Records
 from privset.errors import ConfigError
 from privset.facts import PublicFacts, normalise
 from privset.privacy.accounting import GaussianEvent
-from privset.privacy.clipping import Loss, Parameters, check_vectors, clipped_gradient_sum, clipped_sums
+from privset.privacy.clipping import (
+    Loss,
+    Parameters,
+    Tally,
+    check_vectors,
+    clipped_gradient_sum,
+    clipped_sums,
+)
 from privset.privacy.kept import KeptAnswers
 from privset.privacy.ledger import Ledger
 from privset.privacy.noise import NoiseSource
-from privset.privacy.questions import GradientQuestion, TotalQuestion
+from privset.privacy.questions import GradientQuestion, Question, TotalQuestion, VotesQuestion
 from privset.privacy.sampling import poisson_sample
+from privset.privacy.votes import answering
+from privset.privacy.wards import Begin, Guardian, Learn, Public, Say, Wards, keeping
 
 Statistic = Callable[[Tensor, Tensor], Tensor]
 """(image [c, h, w], label []) -> vector [d]: like a loss, a pure function of one record."""
 
 Transform = Callable[[Tensor], Tensor]
 """image [c, h, w] -> what a loss is to see in its place: a pure function of one record, and a public one."""
-
-
-@dataclasses.dataclass
-class Tally:
-    """What only the data holder may see: it depends on the records and is never released.
-
-    Attributes:
-        not_finite: How many contributions were not finite and counted as zero.
-    """
-
-    not_finite: int = 0
 
 
 class Curator:
@@ -52,7 +50,8 @@ class Curator:
         ledger: Where each question is charged before it is answered.
         noise: Source of noise and of samples.
         device: Where answers are computed.
-        chunk: How many per-record gradients are held at once (memory and speed alone); None chooses.
+        chunk: How many per-record gradients, or images before wards, are held at once (memory and speed alone); None
+            chooses.
         tally: Receives what the data holder alone may see.
         kept: Keeps the answers to `total` questions before they are given, and gives those it has again.
     """
@@ -79,11 +78,15 @@ class Curator:
         self._device = device
         self._prepaid: dict[GaussianEvent, int] = {}
         self._keeps = kept is not None
+        images, labels, tally = records.images.to(device), records.labels.to(device), tally or Tally()
         self._answer_gradient, self._answer_total, self._remember = _answers(
-            records, facts, noise, device, chunk, tally or Tally(), kept
+            images, labels, facts, noise, device, chunk, tally, kept
         )
+        guardian = Guardian(images, labels, facts, noise, chunk)
+        self._appoint, self._teach = keeping(guardian)
+        self._check_votes, self._answer_votes = answering(guardian, noise, tally)
 
-    def prepay(self, question: GradientQuestion | TotalQuestion, count: int) -> None:
+    def prepay(self, question: Question, count: int) -> None:
         """Charge ``count`` answers at once, so that a fast loop never waits for the disk.
 
         Raises `BudgetExceeded`, and charges nothing, if they do not all fit into the budget.
@@ -146,7 +149,51 @@ class Curator:
         self._pay(question, 1)
         return self._answer_total(question, statistic, block)
 
-    def _pay(self, question: GradientQuestion | TotalQuestion, count: int) -> None:
+    def appoint(self, count: int, begin: Begin, *, batch_size: int) -> Wards:
+        """``count`` networks that stay here, each with a shard of the records: nothing is answered or charged.
+
+        Guarantee: every record is in one shard, drawn uniformly and independently of all others. What is returned is a
+        name that leads to nothing.
+
+        Args:
+            count: How many.
+            begin: Their first states, by public seeds; called with a range of their numbers.
+            batch_size: Records of its own shard that a ward learns from in a step; smaller ones are gone through again.
+        """
+        return self._appoint(count, begin, batch_size)
+
+    def teach(self, wards: Wards, learn: Learn, public: Public) -> None:
+        """One step of every ward, from a batch of its own shard and public values: nothing is answered or charged.
+
+        Args:
+            wards: Whom.
+            learn: One step of one ward, a pure function, evaluated under `torch.func.vmap`. It may draw random numbers
+                by torch's own functions; they are the ward's own.
+            public: What all of them are shown alike; tensors on the curator's device.
+        """
+        self._teach(wards, learn, public)
+
+    def votes(self, question: VotesQuestion, wards: Wards, say: Say, public: Public) -> Tensor:
+        """The noisy sum of what all wards say; for choices the counts ``[..., bins]``, for lead the largest ``[...]``.
+
+        Guarantee: a Gaussian answer of sensitivity ``question.sensitivity``, whatever the wards learned and say: what
+        one ward says is shortened to ``bound`` as a whole, or turned into one choice in each histogram, that of the
+        largest number along the last axis; what is not finite counts as nothing. It is charged before a ward is heard.
+
+        Args:
+            question: What is asked, bound and noise.
+            wards: Whom.
+            say: What one ward says, of what it is and of public values; as ``learn`` in `teach`. What it says before it
+                has learned anything is looked at first: if it cannot be bounded, nothing is charged.
+            public: As in `teach`.
+        """
+        if self._keeps:
+            raise ConfigError("answers to votes questions are not kept; a method that measures asks for totals only")
+        self._check_votes(question, wards, say, public)
+        self._pay(question, 1)
+        return self._answer_votes(question, wards, say, public)
+
+    def _pay(self, question: Question, count: int) -> None:
         if count < 1:
             raise ConfigError(f"ask for at least one answer, not {count}")
         single = question.event(1)
@@ -178,7 +225,8 @@ def _block_for(device: str) -> int:
 
 
 def _answers(
-    records: Records,
+    images: Tensor,
+    labels: Tensor,
     facts: PublicFacts,
     noise: NoiseSource,
     device: str,
@@ -191,7 +239,6 @@ def _answers(
     Callable[[Transform, torch.dtype], Tensor],
 ]:
     """The functions that may look at the records, and the only references to them; the last answers no one."""
-    images, labels = records.images.to(device), records.labels.to(device)
     seen: dict[tuple[Transform, torch.dtype], Tensor] = {}
 
     def transformed(transform: Transform, dtype: torch.dtype) -> Tensor:

@@ -52,6 +52,10 @@ class NoiseSource:
         """``[count]`` uniform 64-bit words."""
         return self._stream.integers(0, 2**64, size=count, dtype=np.uint64)
 
+    def integers(self, bound: int, count: int) -> np.ndarray:
+        """``[count]`` independent whole numbers from 0 to ``bound - 1``, exactly uniform."""
+        return self._stream.integers(0, bound, size=count, dtype=np.int64)
+
 
 def system_noise() -> NoiseSource:
     """A fresh secret stream from the operating system's entropy: the only source a release may use."""

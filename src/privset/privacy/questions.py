@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from typing import Literal
 
 from privset.errors import ConfigError
 from privset.privacy.accounting import GaussianEvent
@@ -55,6 +57,52 @@ class TotalQuestion:
     def event(self, count: int) -> GaussianEvent:
         """What ``count`` answers cost."""
         return GaussianEvent(question="total", sampling_rate=1.0, noise_multiplier=self.noise_multiplier, count=count)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VotesQuestion:
+    """Sum over all wards, each taught by its own shard of the records, of a bounded contribution, plus noise.
+
+    One record more or less changes one ward, whose contribution then goes from one allowed value to another; a ward is
+    there also without records. What is allowed, and so the sensitivity under add/remove, depends on ``kind``:
+
+    - ``vectors``: any vector of length ``bound`` at most: 2 bound.
+    - ``choices``: one bin in each of ``histograms``: two places change by 1 in each, sqrt(2 histograms).
+    - ``lead``: the same, and answered is only how often the bin chosen most was chosen: sqrt(histograms).
+    """
+
+    kind: Literal["vectors", "choices", "lead"]
+    """What a ward contributes, and what is answered."""
+    noise_multiplier: float
+    """Standard deviation of the noise divided by the sensitivity."""
+    bound: float | None = None
+    """Longest contribution of one ward (L2, over all that it says); of vectors only."""
+    histograms: int | None = None
+    """How many bins each ward chooses, each in a histogram of its own; of choices and lead only."""
+
+    def __post_init__(self) -> None:
+        if (self.kind == "vectors") != (self.histograms is None) or (self.kind == "vectors") == (self.bound is None):
+            raise ConfigError("votes that are vectors have a bound, choices and lead a number of histograms")
+        if self.bound is not None:
+            _check_bound("bound", self.bound)
+        if self.histograms is not None and not 1 <= self.histograms <= 10**9:
+            raise ConfigError(f"a ward chooses in at least one histogram, not {self.histograms!r}")
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one record can move the clean answer (L2, over all of it)."""
+        if self.bound is not None:
+            return 2 * self.bound
+        histograms = self.histograms or 0
+        return math.sqrt(2 * histograms if self.kind == "choices" else histograms)
+
+    def event(self, count: int) -> GaussianEvent:
+        """What ``count`` answers cost."""
+        return GaussianEvent(question="votes", sampling_rate=1.0, noise_multiplier=self.noise_multiplier, count=count)
+
+
+Question = GradientQuestion | TotalQuestion | VotesQuestion
+"""Any of them."""
 
 
 def _check_bound(name: str, value: float) -> None:

@@ -15,6 +15,7 @@ from privset.report.sources import Subject
 _ASKED = {
     "gradient": "in which direction a network should learn: the sum of the records' clipped gradients",
     "total": "a sum over the records of numbers that each record can change only so much",
+    "votes": "what networks, each taught by its own share of the records, say of generated images: the sum of votes",
 }
 """The questions in plain words; one that is not here is shown by its name alone."""
 

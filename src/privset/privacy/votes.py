@@ -1,0 +1,76 @@
+"""What wards say, bounded, added up and covered in noise: the answer to a `VotesQuestion`. Proof: docs/proofs/votes.md.
+
+The bound is enforced here, on what was said, whatever code said it: a mistake in a method costs accuracy, not privacy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from privset.errors import ConfigError
+from privset.privacy.clipping import Tally, clipped_sum
+from privset.privacy.noise import NoiseSource
+from privset.privacy.questions import VotesQuestion
+from privset.privacy.wards import Guardian, Public, Say, Wards
+
+
+def check_said(question: VotesQuestion, said: Tensor) -> None:
+    """Refuse what cannot be bounded as the question says; ``said [1, ...]`` is a rehearsal, no ward's word.
+
+    Guarantee: what passes is float32 or float64, and has, for choices, as many histograms as the noise is made for.
+    """
+    if said.dtype not in (torch.float32, torch.float64) or said.ndim < 2:
+        raise ConfigError(
+            "a ward must say float32 or float64 numbers, at least one axis of them, or its part would not be bounded; "
+            f"this is {str(said.dtype).removeprefix('torch.')} of shape {list(said.shape[1:])}"
+        )
+    found = said[..., 0].numel() if said.shape[-1] else 0
+    if question.kind != "vectors" and found != question.histograms:
+        raise ConfigError(f"wards choose in {found} histograms, but the question is about {question.histograms}")
+
+
+def tallied(question: VotesQuestion, parts: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
+    """Parts ``[w, ...]`` of what wards say -> the clean answer, float64, and how many wards were not finite.
+
+    Guarantee: changing what one ward says, to anything at all, moves the answer by at most ``question.sensitivity`` in
+    L2 (up to rounding of one contribution). A ward that says a NaN or an infinity contributes nothing.
+    """
+    total, bad, form = torch.zeros(()), torch.zeros((), dtype=torch.int64), torch.Size()
+    for said in parts:
+        form = said.shape[1:]
+        added, wrong = _vectors(said, question) if question.bound is not None else _choices(said)
+        total, bad = total.to(added) + added, bad.to(wrong) + wrong
+    table = total.view(form)
+    return (table.amax(-1) if question.kind == "lead" else table), bad
+
+
+def answering(
+    guardian: Guardian, noise: NoiseSource, tally: Tally
+) -> tuple[Callable[..., None], Callable[..., Tensor]]:
+    """The functions that check and answer (question, wards, say, public): closures, which alone hold the guardian."""
+
+    def check(question: VotesQuestion, wards: Wards, say: Say, public: Public) -> None:
+        check_said(question, guardian.rehearse(wards, say, public))
+
+    def answer(question: VotesQuestion, wards: Wards, say: Say, public: Public) -> Tensor:
+        clean, bad = tallied(question, guardian.hear(wards, say, public))
+        tally.not_finite += int(bad)
+        return noise.add_normal(clean, question.noise_multiplier * question.sensitivity).to(torch.float32)
+
+    return check, answer
+
+
+def _vectors(said: Tensor, question: VotesQuestion) -> tuple[Tensor, Tensor]:
+    """The sum ``[d]`` of contributions ``[w, ...]``, each shortened to the bound as a whole."""
+    assert question.bound is not None
+    return clipped_sum(said.flatten(1), question.bound)
+
+
+def _choices(said: Tensor) -> tuple[Tensor, Tensor]:
+    """Counts ``[d]`` of the largest number in each histogram ``[w, ..., bins]``: one of them, by this argmax."""
+    good = said.flatten(1).isfinite().all(1)
+    chosen = torch.zeros_like(said).scatter_(-1, said.nan_to_num().argmax(-1, keepdim=True), 1.0)
+    return (chosen.flatten(1) * good[:, None]).sum(0, dtype=torch.float64), (~good).sum()

@@ -1,0 +1,232 @@
+"""Networks that are private state: wards of the curator, each taught by its own shard of the records.
+
+Teachers (G-PATE, DataLens) and critics (GS-WGAN) look at records without noise. So they never leave: `Guardian` holds
+their shards and their states, only closures of the curator hold the guardian, and a method has a `Wards`, which is a
+name. What wards say leaves through the noisy answers to a question alone; to teach them answers nothing.
+
+Every record is put into a shard by a draw of its own, independent of all other records. So one record more or less
+changes one shard by that record and moves no other. A shuffled list cut into equal pieces has not got this property:
+one record more moves the borders of all pieces, and then every ward may differ. The price is shards of different sizes,
+some of which may be empty.
+
+What a method gives is public code for ONE ward, evaluated by `torch.func.vmap` over many, which keeps them apart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from privset.errors import ConfigError
+from privset.facts import PublicFacts, normalise
+from privset.privacy.noise import NoiseSource
+
+State = dict[str, Tensor]
+"""All that a ward is: weights, and what its optimiser remembers; a tensor each."""
+
+Public = Mapping[str, Tensor]
+"""What all wards are shown alike: generated images and labels, codes, weights of a generator. Nothing of a record."""
+
+Begin = Callable[[range], State]
+"""Numbers of wards -> their first states, stacked ``[wards, ...]``; known by public seeds."""
+
+Learn = Callable[[State, Tensor, Tensor, Public], State]
+"""(state, images [b, c, h, w] and labels [b] of the ward's own shard, public) -> its state after one step."""
+
+Say = Callable[[State, Public], Tensor]
+"""(state, public) -> what the ward has to say, of the same shape for every ward."""
+
+_IMAGES_EACH = 64
+"""Images that a ward is reckoned to look at when it speaks, if it learns from fewer."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Wards:
+    """A name for networks that a curator keeps. Nothing of them can be reached from here.
+
+    Attributes:
+        count: How many there are.
+        batch_size: Records of its own shard that each learns from in a step.
+    """
+
+    count: int
+    batch_size: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Household:
+    """What only the guardian knows of its wards: shards ``[records]``, ``[wards]`` and states ``[wards, ...]``."""
+
+    order: Tensor
+    starts: Tensor
+    sizes: Tensor
+    states: State
+    begin: Begin
+    random: torch.Generator
+
+
+class Guardian:
+    """Holds the records, shards and states of wards. For closures of the curator only: never an attribute of anything.
+
+    Args:
+        images: All records' images ``[n, c, h, w]``, 8-bit, on the device.
+        labels: Their labels ``[n]``, likewise.
+        facts: What is public about them.
+        noise: Where shards and the wards' own random numbers come from.
+        chunk: Images looked at together (memory and speed alone); None chooses.
+    """
+
+    def __init__(
+        self, images: Tensor, labels: Tensor, facts: PublicFacts, noise: NoiseSource, chunk: int | None
+    ) -> None:
+        self._images, self._labels, self._facts, self._noise, self._chunk = images, labels, facts, noise, chunk
+        self._households: dict[Wards, _Household] = {}
+
+    def appoint(self, count: int, begin: Begin, batch_size: int) -> Wards:
+        """Put every record into one of ``count`` shards and begin a ward for each, whether or not it is empty.
+
+        Guarantee: shards are disjoint, and a record's shard is uniform and independent of all other records.
+        """
+        if count < 1 or batch_size < 1:
+            raise ConfigError(f"appoint at least one ward, of at least one record a step, not {count} and {batch_size}")
+        random = torch.Generator().manual_seed(int(self._noise.bits(1)[0]) >> 1)
+        shard = torch.from_numpy(self._noise.integers(count, len(self._labels)))
+        sizes = torch.bincount(shard, minlength=count)
+        device = self._images.device
+        states: State = {}
+        wards = Wards(count, batch_size)
+        for part in range(0, count, self._at_once(wards)):
+            numbers = range(part, min(part + self._at_once(wards), count))
+            begun = begin(numbers)
+            if any(value.shape[:1] != (len(numbers),) for value in begun.values()):
+                raise ConfigError(f"begin must give {len(numbers)} states, stacked along the first axis of each tensor")
+            for name, value in begun.items():
+                if part == 0:
+                    states[name] = value.new_empty(count, *value.shape[1:], device=device)
+                states[name][part : part + len(numbers)] = value.detach().to(device)
+        self._households[wards] = _Household(
+            order=shard.argsort(stable=True),
+            starts=sizes.cumsum(0) - sizes,
+            sizes=sizes,
+            states=states,
+            begin=begin,
+            random=random,
+        )
+        return wards
+
+    def teach(self, wards: Wards, learn: Learn, public: Public, which: Tensor | None = None) -> None:
+        """One step of every ward, or of those of the numbers ``which [k]``, each from a batch of its own shard.
+
+        Guarantee: nothing is answered. The state of a ward is a function of its own shard, of public values and of
+        random numbers of its own; a ward without records stays as it began.
+        """
+        household = self._of(wards)
+        for part in self._parts(wards, which):
+            before = {name: value[part.to(value.device)] for name, value in household.states.items()}
+            images, labels = self._batches(household, wards, part)
+            with torch.no_grad(), self._dice(household):
+                after = vmap(lambda s, x, y: learn(s, x, y, public), randomness="different")(before, images, labels)
+            if {n: (v.shape, v.dtype) for n, v in after.items()} != {n: (v.shape, v.dtype) for n, v in before.items()}:
+                raise ConfigError("learning must leave the tensors of a ward's state as many, and of the same form")
+            taught = household.sizes[part] > 0
+            for name, value in household.states.items():
+                kept = taught.to(value.device).view(-1, *[1] * (value.ndim - 1))
+                value[part.to(value.device)] = torch.where(kept, after[name], before[name])
+
+    def hear(self, wards: Wards, say: Say, public: Public, which: Tensor | None = None) -> Iterator[Tensor]:
+        """What every ward says, or those of the numbers ``which [k]``: parts ``[w, ...]`` in their order.
+
+        Guarantee: row i is a function of ward i, of public values and of random numbers of its own. It is private: to
+        be bounded and covered in noise before anyone sees it.
+        """
+        household = self._of(wards)
+        for part in self._parts(wards, which):
+            states = {name: value[part.to(value.device)] for name, value in household.states.items()}
+            with torch.no_grad(), self._dice(household):
+                yield vmap(lambda state: say(state, public), randomness="different")(states)
+
+    def rehearse(self, wards: Wards, say: Say, public: Public) -> Tensor:
+        """What a ward that has learned nothing says ``[1, ...]``: public, and of the form of all that wards say."""
+        device = self._images.device
+        begun = {name: value.detach().to(device) for name, value in self._of(wards).begin(range(1)).items()}
+        with torch.no_grad(), self._dice(self._of(wards)):
+            return vmap(lambda state: say(state, public), randomness="different")(begun)
+
+    def _of(self, wards: Wards) -> _Household:
+        if wards not in self._households:
+            raise ConfigError("these wards were appointed by another curator")
+        return self._households[wards]
+
+    def _at_once(self, wards: Wards) -> int:
+        """As many wards as suit the device; 4 MB an image, as for the other questions, on a card."""
+        device = self._images.device
+        if self._chunk is None and device.type == "cuda":
+            images = min(20_000, torch.cuda.mem_get_info(device)[0] // 2**22)
+        else:
+            images = self._chunk or 4096
+        return max(1, images // max(wards.batch_size, _IMAGES_EACH))
+
+    def _parts(self, wards: Wards, which: Tensor | None) -> tuple[Tensor, ...]:
+        return (torch.arange(wards.count) if which is None else which.cpu()).split(self._at_once(wards))
+
+    def _batches(self, household: _Household, wards: Wards, part: Tensor) -> tuple[Tensor, Tensor]:
+        """Normalised images ``[w, b, c, h, w]`` and labels ``[w, b]``: for each ward a random part of its own shard.
+
+        A shard smaller than a batch is gone through again. A ward without records is shown blank images, never those
+        of another, and what it makes of them is thrown away.
+        """
+        starts, sizes = household.starts[part], household.sizes[part]
+        dice = torch.rand(len(part), wards.batch_size, generator=household.random)
+        numbers = starts[:, None] + places(sizes.clamp_min(1), dice)
+        records = household.order[numbers.clamp_max(len(household.order) - 1)].to(self._images.device)
+        empty = (sizes == 0).to(self._images.device)[:, None]
+        images = normalise(self._images[records], self._facts)
+        images = torch.where(empty[..., None, None, None], 0.0, images)
+        return images, torch.where(empty, 0, self._labels[records])
+
+    @contextlib.contextmanager
+    def _dice(self, household: _Household) -> Iterator[None]:
+        """Within, torch's own random functions draw from a stream of the wards; outside no one notices.
+
+        Not from the source of the noise, which would be slow: a ward may throw any dice, it is private state, and what
+        is proven holds for every throw.
+        """
+        device, seed = self._images.device, int(torch.randint(2**62, (), generator=household.random))
+        index = [device.index or 0] if device.type == "cuda" else []
+        with torch.random.fork_rng(devices=index):
+            torch.default_generator.manual_seed(seed)
+            for number in index:
+                torch.cuda.default_generators[number].manual_seed(seed)
+            yield
+
+
+def places(sizes: Tensor, dice: Tensor) -> Tensor:
+    """Random places ``[w, b]`` in shards of these sizes ``[w]``: all of a shard's places before any comes again.
+
+    Every ward has as many dice ``[w, b]``, uniform in [0, 1), as there are places to choose, however large its shard:
+    so a record more in one shard leaves what others choose as it was.
+    """
+    decks = torch.arange(int(sizes.max())).repeat(len(sizes), 1)
+    chosen = torch.empty(dice.shape, dtype=torch.int64)
+    rows = torch.arange(len(sizes))
+    for number in range(dice.shape[1]):
+        turn = number % sizes
+        drawn = turn + (dice[:, number] * (sizes - turn)).long().clamp_max(sizes - turn - 1)
+        here = decks[rows, drawn]
+        decks[rows, drawn] = decks[rows, turn]
+        decks[rows, turn] = here
+        chosen[:, number] = here
+    return chosen
+
+
+def keeping(guardian: Guardian) -> tuple[Callable[[int, Begin, int], Wards], Callable[[Wards, Learn, Public], None]]:
+    """The functions that appoint and teach: closures, since a bound method would show whose it is."""
+    return (
+        lambda count, begin, batch_size: guardian.appoint(count, begin, batch_size),
+        lambda wards, learn, public: guardian.teach(wards, learn, public),
+    )

@@ -1,0 +1,183 @@
+import math
+
+import pytest
+import torch
+from tests.conftest import facts_for, records_for, resized, without
+
+from privset.data import Records
+from privset.errors import ConfigError
+from privset.privacy import Curator, Ledger, PrivacyBudget, VotesQuestion, Wards, seeded_noise
+from privset.privacy.wards import Guardian, places
+
+FREE = PrivacyBudget(epsilon=math.inf)
+SIZE = 40
+FACTS = facts_for(SIZE)
+
+
+def numbered(size=SIZE):
+    """Records that show their number in the first pixel."""
+    images = torch.zeros(size, 1, 8, 8, dtype=torch.uint8)
+    images[:, 0, 0, 0] = torch.arange(size)
+    return Records(images, torch.arange(size) % 3)
+
+
+def blank(numbers):
+    return {"seen": torch.zeros(len(numbers), SIZE), "steps": torch.zeros(len(numbers))}
+
+
+def note(state, images, labels, public):
+    """A ward that remembers which records it saw."""
+    shown = ((images[:, 0, 0, 0] * 0.5 + 0.5) * 255).round()
+    here = (shown[:, None] == torch.arange(SIZE)).any(0)
+    return {"seen": torch.maximum(state["seen"], here.to(torch.float32)), "steps": state["steps"] + 1}
+
+
+def guardian_of(records, *, seed=0, chunk=None):
+    return Guardian(records.images, records.labels, resized(FACTS, len(records)), seeded_noise(seed), chunk)
+
+
+def heard(guardian, wards, name="seen"):
+    return torch.cat(list(guardian.hear(wards, lambda state, public: state[name], {})))
+
+
+@pytest.mark.parametrize(("count", "batch", "chunk", "steps"), [(7, 3, None, 40), (7, 64, 100, 2), (200, 2, 640, 5)])
+def test_every_record_is_in_one_shard_and_a_ward_sees_its_own_alone(count, batch, chunk, steps):
+    guardian = guardian_of(numbered(), chunk=chunk)
+    wards = guardian.appoint(count, blank, batch)
+    for _ in range(steps):
+        guardian.teach(wards, note, {})
+    seen, taught = heard(guardian, wards), heard(guardian, wards, "steps")
+    assert seen.sum(0).tolist() == [1.0] * SIZE
+    assert torch.equal(taught, torch.where(seen.any(1), float(steps), 0.0))  # a ward without records stays as it began
+
+
+def test_a_small_shard_is_gone_through_again_and_a_large_one_in_parts():
+    guardian, batches = guardian_of(numbered()), []
+
+    def watch(state, images, labels, public):
+        return {"batch": ((images[:, 0, 0, 0] * 0.5 + 0.5) * 255).round()}
+
+    wards = guardian.appoint(3, lambda numbers: {"batch": torch.full((len(numbers), 9), -1.0)}, 9)
+    for _ in range(20):
+        guardian.teach(wards, watch, {})
+        batches.append(heard(guardian, wards, "batch"))
+    assert all(len(set(row.tolist())) == 9 for batch in batches for row in batch)  # no record twice where 9 are there
+    assert len({tuple(batch.flatten().tolist()) for batch in batches}) == 20
+    few = guardian.appoint(60, lambda numbers: {"batch": torch.full((len(numbers), 9), -1.0)}, 9)
+    guardian.teach(few, watch, {})
+    shards = [set(row.tolist()) for row in heard(guardian, few, "batch")]
+    assert {-1.0} in shards  # one without records
+    assert sorted(number for shard in shards for number in shard - {-1.0}) == list(range(SIZE))
+
+
+def shards_of(records, count=8):
+    guardian = guardian_of(records)
+    wards = guardian.appoint(count, blank, 64)
+    guardian.teach(wards, note, {})
+    return heard(guardian, wards)
+
+
+def test_one_record_less_changes_one_shard_by_that_record_and_moves_no_other():
+    # The last record is left out, so that the others draw the same shards from the same seed.
+    before, after = shards_of(numbered()), shards_of(without(numbered(), SIZE - 1))
+    changed = (before != after).nonzero().tolist()
+    assert len(changed) == 1
+    assert changed[0][1] == SIZE - 1
+
+
+def test_shards_are_drawn_uniformly_and_anew_for_every_appointment():
+    records = numbered()
+    guardian = guardian_of(records)
+    sizes = []
+    for _ in range(100):
+        wards = guardian.appoint(4, blank, 64)
+        guardian.teach(wards, note, {})
+        sizes.append(heard(guardian, wards).sum(1))
+    table = torch.stack(sizes)
+    assert (table.mean(0) - 10).abs().max() < 1.4
+    assert float(table.var()) == pytest.approx(7.5, rel=0.25)  # binomial; equal pieces would have none
+
+
+def test_only_chosen_wards_are_taught_and_heard():
+    guardian = guardian_of(numbered())
+    wards = guardian.appoint(5, blank, 4)
+    guardian.teach(wards, note, {}, which=torch.tensor([3, 1]))
+    assert heard(guardian, wards, "steps").tolist() == [0, 1, 0, 1, 0]
+    (rows,) = guardian.hear(
+        wards,
+        lambda state, public: state["steps"] + public["more"],
+        {"more": torch.ones(2)},
+        which=torch.tensor([0, 3]),
+    )
+    assert rows.tolist() == [[1, 1], [2, 2]]
+
+
+def test_wards_are_begun_by_their_numbers_and_draw_random_numbers_of_their_own():
+    guardian = guardian_of(numbered(), chunk=128)  # two at once
+    wards = guardian.appoint(5, lambda numbers: {"w": torch.tensor([float(n) for n in numbers])}, 2)
+    assert heard(guardian, wards, "w").tolist() == [0, 1, 2, 3, 4]
+    state = torch.get_rng_state()
+    guardian.teach(wards, lambda s, x, y, p: {"w": torch.rand(())}, {})
+    assert len(set(heard(guardian, wards, "w").tolist())) == 5
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_batches_are_normalised_and_come_with_their_labels():
+    guardian = guardian_of(numbered())
+    wards = guardian.appoint(2, lambda numbers: {"w": torch.zeros(len(numbers))}, 8)
+
+    def check(state, images, labels, public):
+        shown = ((images[:, 0, 0, 0] * 0.5 + 0.5) * 255).round()
+        return {"w": (shown % 3 == labels).all().to(torch.float32)}
+
+    guardian.teach(wards, check, {})
+    assert heard(guardian, wards, "w").tolist() == [1, 1]
+
+
+def test_what_does_not_fit_is_refused():
+    guardian, other = guardian_of(numbered()), guardian_of(numbered())
+    with pytest.raises(ConfigError, match="at least one ward"):
+        guardian.appoint(0, blank, 4)
+    with pytest.raises(ConfigError, match="must give 3 states"):
+        guardian.appoint(3, lambda numbers: {"w": torch.zeros(2)}, 4)
+    wards = guardian.appoint(3, blank, 4)
+    with pytest.raises(ConfigError, match="another curator"):
+        other.teach(wards, note, {})
+    with pytest.raises(ConfigError, match="as many, and of the same form"):
+        guardian.teach(wards, lambda s, x, y, p: {"seen": s["seen"]}, {})
+
+
+def test_nothing_of_a_ward_can_be_reached_from_the_curator_or_its_name():
+    curator = Curator(records_for(FACTS), FACTS, Ledger(FREE), seeded_noise(0))
+    wards = curator.appoint(3, blank, batch_size=4)
+    curator.teach(wards, note, {})
+    assert isinstance(wards, Wards)
+    assert vars(wards) == {"count": 3, "batch_size": 4}
+    for value in vars(curator).values():
+        assert not isinstance(value, Guardian | torch.Tensor)
+        assert not hasattr(value, "__self__")  # a bound method would lead to its owner
+    assert curator._ledger.events == ()
+
+
+def test_teaching_is_free_and_what_is_learned_is_heard_through_votes():
+    curator = Curator(numbered(), FACTS, Ledger(FREE), seeded_noise(0))
+    wards = curator.appoint(4, blank, batch_size=64)
+    curator.teach(wards, note, {})
+    question = VotesQuestion(kind="vectors", bound=100.0, noise_multiplier=0.0)
+    assert curator.votes(question, wards, lambda state, public: state["seen"], {}).tolist() == [1.0] * SIZE
+    assert curator._ledger.events == (question.event(1),)
+
+
+def test_places_are_uniform_without_repeats_and_each_shard_has_its_own_dice():
+    dice = torch.rand(3000, 5, generator=torch.Generator().manual_seed(0))
+    sizes = torch.tensor([4, 1, 9]).repeat(1000)
+    chosen = places(sizes, dice)
+    assert torch.equal(chosen[sizes == 4, :4].sort(1).values, torch.arange(4).repeat(1000, 1))
+    assert (chosen[sizes == 1] == 0).all()
+    assert all(len(set(row)) == 5 for row in chosen[sizes == 9].tolist())
+    for column in range(5):
+        counts = torch.bincount(chosen[sizes == 9, column], minlength=9)
+        assert float(((counts - 1000 / 9) ** 2 / (1000 / 9)).sum()) < 30  # chi squared, 8 degrees
+    larger = sizes.clone()
+    larger[2] = 40
+    assert (places(larger, dice) != chosen).any(1).nonzero().flatten().tolist() == [2]
