@@ -25,6 +25,10 @@ SHOWN = ("moments/mnist-eps1-ipc10.png", "moments/fashion-mnist-eps1-ipc10.png")
 GAP = 24
 
 _STUDIES = re.compile(r"(<!-- studies -->\n).*?(<!-- end of studies -->)", re.DOTALL)
+_CLAIMS = (
+    "Where the original analysis of a method gives another epsilon than what is proven here, plan, certificate, card\n"
+    "and report show both, and the proven one is the one that counts:"
+)
 _METHODS = re.compile(r"(<!-- methods -->\n).*?(<!-- end of methods -->)", re.DOTALL)
 
 
@@ -53,15 +57,24 @@ def studies(results: Path) -> str:
 
 def _cells(study: Study, results: Path) -> str:
     shelf = Results(results, study)
+    on_file = {cell.name: found for cell in study.cells if (found := shelf.cell(cell)) is not None}
+    claims = any("claim" in found for found in on_file.values())
     rows = [["cell", "accuracy, %", "recipe", "published, %", "seconds a set: make + train", "device", "code"]]
+    rows[0] += ["epsilon proven", "claimed"] if claims else []
     rows.append(["---"] * len(rows[0]))
     for cell in study.cells:
-        found = shelf.cell(cell)
+        found = on_file.get(cell.name)
         accuracy, recipe, *rest = ["missing", "", "", "", ""] if found is None else _on_file(found)
         accuracy += " (with other settings)" if shelf.is_outdated(cell) else ""
         published = "" if cell.published is None else f"{cell.published:.1f}"
-        rows.append([f"`{cell.name}`", accuracy, recipe, published, *rest])
+        rows.append([f"`{cell.name}`", accuracy, recipe, published, *rest, *(_epsilons(found) if claims else [])])
     return _lines(rows)
+
+
+def _epsilons(found: dict[str, Any] | None) -> list[str]:
+    if found is None or "claim" not in found:
+        return ["", ""]
+    return [f"{found['proven']:.3g}", f"{found['claim']['epsilon']:.3g}"]
 
 
 def _on_file(found: dict[str, Any]) -> list[str]:
@@ -93,7 +106,8 @@ def methods() -> str:
                 method.reference,
             ]
         )
-    return _lines(rows)
+    claims = [f"- `{name}`: {method.claims}.\n" for name, method in METHODS.items() if method.claims]
+    return "".join([_lines(rows), "\n", _CLAIMS, "\n\n", *claims]) if claims else _lines(rows)
 
 
 def filled(text: str, results: Path) -> str:

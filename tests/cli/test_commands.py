@@ -194,6 +194,31 @@ def test_generate_verify_and_evaluate_speak_json(call, tmp_path):
     assert set(result["beside"]) == {"noise"}
 
 
+def test_an_epsilon_that_is_claimed_elsewhere_is_shown_beside_the_proven_one(call, tmp_path):
+    words = ["--method", "dp-merf", "--steps", "2", "--per-class", "1", "--waves", "8", "--epsilon", "2"]
+    claimed = "Claimed by Harder, Adamczewski and Park (AISTATS 2021) for these settings: epsilon 5.317, delta 1e-05"
+    code, said, _ = call("plan", "digits", *words)
+    assert code == 0
+    assert "Cost: epsilon 2 of 2" in said
+    assert f"{claimed} (replace-one-record); not proven, and not the guarantee." in said
+    code, said, _ = call("plan", "digits", *words, "--json")
+    assert round(json.loads(said)["claim"]["epsilon"], 3) == 5.317
+    code, said, _ = call("generate", "digits", *words, "--out", tmp_path / "set")
+    assert code == 0
+    assert "private with epsilon 2 and delta 1e-05" in said
+    assert said.count(claimed) == 2  # in the plan, and of what was made
+    code, said, _ = call("verify", tmp_path / "set", "--json")
+    assert code == 0
+    (check,) = [check for check in json.loads(said)["checks"] if check["name"] == "claim"]
+    assert "not proven, and not the guarantee" in check["detail"]
+    code, said, _ = call("methods")
+    assert "dp-merf: the published noise is claimed to cost epsilon 0.98 and 10" in said
+    _, said, _ = call("methods", "--json")
+    claims = {one["name"]: one["claims"] for one in json.loads(said)["methods"]}
+    assert claims["dp-merf"].endswith("(delta 1e-5)")
+    assert claims["moments"] is None
+
+
 def test_a_classifier_from_plan_to_evaluation(call, tmp_path):
     out, words = tmp_path / "model", ["--method", "dp-sgd", "--epochs", "3", "--epsilon", "5", "--accountant", "rdp"]
     code, said, _ = call("plan", "digits", *words)

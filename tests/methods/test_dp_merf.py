@@ -55,6 +55,24 @@ def test_the_published_noise_and_what_it_costs_here(claimed, noise, proven):
     assert (config.count_share, config.waves, config.steps, config.batch_size, config.rate) == (0, 500, 3000, 100, 0.01)
 
 
+@pytest.mark.parametrize(("named", "claimed", "proven"), [(1.0, 0.9797, 0.341), (10.0, 9.998, 3.779)])
+def test_the_published_analysis_claims_what_was_published_and_is_for_replacing_a_record(named, claimed, proven):
+    config = DpMerf.preset("paper", per_class=10, epsilon=named)
+    plan = DpMerf(config).plan(MNIST, PrivacyBudget(epsilon=named))
+    assert plan.claim.epsilon == pytest.approx(claimed, abs=1e-3)
+    assert plan.claim.epsilon == pytest.approx(_by_search(plan.noise_multiplier / 2), rel=1e-4)
+    assert (plan.claim.relation, plan.claim.delta, plan.claim.unsound) == ("replace-one-record", 1e-5, None)
+    assert plan.epsilon == pytest.approx(proven, abs=1e-3)
+    assert f"{claimed:.2g}" in DpMerf.claims
+    assert f"{proven:.3g}" in DpMerf.claims
+
+
+def _by_search(sigma):
+    """What the published code computes: RDP of one Gaussian answer, at the best of many orders."""
+    orders = [1 + step / 1000 for step in range(1, 100_000)]
+    return min(order / (2 * sigma**2) + math.log(1e5) / (order - 1) for order in orders)
+
+
 def test_published_noise_that_is_too_little_for_a_budget_is_refused():
     with pytest.raises(BudgetError, match=r"would cost epsilon 0\.3407"):
         DpMerf(DpMerfConfig.paper(epsilon=0.2)).plan(MNIST, PrivacyBudget(epsilon=0.2))

@@ -29,7 +29,7 @@ def test_untouched_release_passes(tmp_path: Path, workshop: Any, accountant: str
     assert found.ok, found.failures
     assert found.certificate is not None
     assert json.loads(json.dumps(found.to_json()))["ok"] is True
-    assert len(found.checks) == 12
+    assert len(found.checks) == 13
 
 
 def test_releases_without_a_guarantee_pass_and_say_so(tmp_path: Path, plan: Plan, workshop: Any) -> None:

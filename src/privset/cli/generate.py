@@ -99,6 +99,8 @@ def show_made(release: Release | ClassifierRelease, as_json: bool) -> None:
         console.show_json(summary(release) | count)
     else:
         console.show(release.certificate.statement)
+        if release.certificate.claim is not None:
+            console.show(release.certificate.claim.claim().sentence())
         console.show(f"The release is in {release.path}")
 
 
@@ -111,6 +113,7 @@ def summary(release: Release | StatisticsRelease | ClassifierRelease) -> dict[st
         "epsilon": guarantee.model_dump(mode="json")["epsilon_spent"],
         "delta": guarantee.delta,
         "relation": guarantee.relation,
+        "claim": None if release.certificate.claim is None else release.certificate.claim.model_dump(mode="json"),
         "digest": release.certificate.contents.digest,
         "seconds": release.certificate.seconds,
     }

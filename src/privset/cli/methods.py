@@ -24,13 +24,22 @@ def methods(arguments: Sequence[str]) -> int:
     parsed = parse(MethodsArguments, arguments, "privset methods")
     if parsed.json:
         known = [
-            {"name": m.name, "summary": m.summary, "reference": m.reference, "presets": list(m.presets)}
+            {
+                "name": m.name,
+                "summary": m.summary,
+                "reference": m.reference,
+                "presets": list(m.presets),
+                "claims": m.claims or None,
+            }
             for m in METHODS.values()
         ]
         console.show_json({"methods": known, "networks": list(networks.CLASSIFIERS)})
         return 0
     rows = [[m.name, ", ".join(m.presets), m.summary, m.reference] for m in METHODS.values()]
     console.show_table(["name", "presets", "what it does", "published in"], rows)
+    for method in METHODS.values():
+        if method.claims:
+            console.show(f"{method.name}: {method.claims}")
     console.show(f"Networks and classifiers: {', '.join(networks.CLASSIFIERS)}.")
     console.show("All settings of a method: privset generate --method NAME --help")
     return 0

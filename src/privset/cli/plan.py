@@ -64,6 +64,8 @@ def describe(planned: Plan, *, measuring: bool = False) -> str:
             f"Cost: epsilon {rounded_up(planned.epsilon)} of {budget.epsilon:g} at delta {budget.delta:g} "
             f"({RELATION}; accountant {budget.accountant}: rdp {rounded_up(planned.spending.rdp)}, pld {pld})."
         )
+        if planned.claim is not None:
+            lines.append(planned.claim.sentence())
     else:
         lines.append("NOT PRIVATE: epsilon is infinite, the answers carry no noise.")
     return "\n".join(lines)

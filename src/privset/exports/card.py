@@ -50,6 +50,7 @@ def write(certificate: Certificate, to: str) -> str:
         card.warning(certificate),
         card.escape(certificate.statement),
         card.guarantee(certificate),
+        card.claim(certificate),
         _contents(certificate, to),
         f"## How to load it\n\n{_LOADING[to].format(here='FOLDER')}\n\n{_constants(certificate)}",
         card.limits(certificate),

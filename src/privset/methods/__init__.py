@@ -4,6 +4,7 @@ from typing import Any
 
 from privset.errors import ConfigError
 from privset.methods.checkpoint import Checkpoint
+from privset.methods.claim import Claim
 from privset.methods.dp_merf import DpMerf, DpMerfConfig
 from privset.methods.dp_sgd import DpSgd, DpSgdConfig
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics, require_measuring
@@ -34,6 +35,7 @@ __all__ = [
     "METHODS",
     "Architecture",
     "Checkpoint",
+    "Claim",
     "DpMerf",
     "DpMerfConfig",
     "DpSgd",

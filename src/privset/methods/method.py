@@ -13,6 +13,7 @@ from torch import Tensor
 from privset import networks
 from privset.errors import BudgetError, ConfigError
 from privset.facts import PublicFacts
+from privset.methods.claim import Claim
 from privset.observer import Observer
 from privset.privacy.accounting import LEAST_NOISE, GaussianEvent, Spending, spend
 from privset.privacy.budget import RELATION, PrivacyBudget
@@ -83,6 +84,7 @@ class Plan:
         noise_multiplier: Calibrated (or given) noise of the questions.
         events: Every question that will be asked.
         spending: Bounds on epsilon for these events.
+        claim: What the original analysis says they cost, where that differs; see `Claim`.
     """
 
     method: str
@@ -92,6 +94,7 @@ class Plan:
     noise_multiplier: float
     events: tuple[GaussianEvent, ...]
     spending: Spending
+    claim: Claim | None = None
 
     @classmethod
     def make(
@@ -118,6 +121,7 @@ class Plan:
             noise_multiplier=noise_multiplier,
             events=events,
             spending=spending,
+            claim=method.claim(facts, events, budget.delta) if budget.private else None,
         )
 
     @property
@@ -148,6 +152,7 @@ class Plan:
             "budget": number(self.budget.epsilon),
             "epsilon_rdp": number(self.spending.rdp),
             "epsilon_pld": number(self.spending.pld),
+            "claim": self.claim and dataclasses.asdict(self.claim) | {"epsilon": number(self.claim.epsilon)},
             "events": [dataclasses.asdict(event) for event in self.events],
             "settings": dataclasses.asdict(self.config),
         }
@@ -197,6 +202,8 @@ class Method(abc.ABC, Generic[Config]):
     config_type: ClassVar[type[MethodConfig]]
     presets: ClassVar[tuple[str, ...]]
     """Names that `preset` knows; `preset_for` says which is the default."""
+    claims: ClassVar[str] = ""
+    """What the original analysis claims for the published settings, and what is proven for them; "" if they agree."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -214,6 +221,21 @@ class Method(abc.ABC, Generic[Config]):
     @abc.abstractmethod
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """Calibrate the noise for these public facts; reads no record."""
+
+    def claim(
+        self,
+        facts: PublicFacts,  # noqa: ARG002 - for methods that do claim something
+        events: tuple[GaussianEvent, ...],  # noqa: ARG002
+        delta: float,  # noqa: ARG002
+    ) -> Claim | None:
+        """What the original analysis says these questions cost, if it is not what is proven; from public values alone.
+
+        Args:
+            facts: What is public about the data.
+            events: What is asked, all of it with noise.
+            delta: Of the budget.
+        """
+        return None
 
     def _check(self, curator: Curator, plan: Plan) -> None:
         require(plan.method == self.name and plan.config == self.config, "this plan was made for other settings")

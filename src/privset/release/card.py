@@ -35,6 +35,7 @@ def write(certificate: Certificate) -> str:
         warning(certificate),
         escape(certificate.statement),
         guarantee(certificate),
+        claim(certificate),
         *middle,
         limits(certificate),
         _verifying(),
@@ -111,6 +112,19 @@ def guarantee(certificate: Certificate) -> str:
     return (
         f"## {heading}\n\n{_table(('', ''), rows)}\n\n{_asked(certificate)}:\n\n"
         f"{_table(('question', 'answers', 'sampling rate', 'noise multiplier'), events)}"
+    )
+
+
+def claim(certificate: Certificate) -> str:
+    """The section with the epsilon of another analysis, if there is one; otherwise nothing."""
+    if certificate.claim is None:
+        return ""
+    return (
+        "## Another epsilon, which does not count\n\n"
+        f"{escape(certificate.claim.claim().sentence())} It is named here for whoever compares this release with what "
+        f"was published. Proven is epsilon {rounded_up(certificate.guarantee.epsilon_spent)} "
+        f"({certificate.guarantee.relation}), as stated above."
+        + ("" if certificate.guarantee.private else " Without secret noise, neither holds.")
     )
 
 

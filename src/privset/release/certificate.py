@@ -35,6 +35,7 @@ from privset.facts import PublicFacts
 from privset.privacy.accounting import GaussianEvent
 from privset.privacy.budget import PrivacyBudget
 from privset.release.sections import (
+    Claimed,
     ClassifierContents,
     Contents,
     Digest,
@@ -77,6 +78,9 @@ class Certificate(Document):
     contents: Contents
     source: Source | None = Field(default=None, description="Only if the set was distilled from published statistics")
     joined: Joined | None = Field(default=None, description="Only if the set was joined from several releases")
+    claim: Claimed | None = Field(
+        default=None, description="Only if the method's original analysis claims another epsilon; not the guarantee"
+    )
     files: dict[str, Digest] = Field(description="SHA-256 of every other file of the release")
     software: dict[str, str]
     seal: Digest = Field(description="SHA-256 of everything else in this certificate")

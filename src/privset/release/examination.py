@@ -69,6 +69,7 @@ class Examination:
             ("card", self._check_card),
             *([("preview", self._check_preview)] if kind == "set" else []),
             ("epsilon", self._check_epsilon),
+            ("claim", self._check_claim),
             ("plan", self._check_plan),
         ]
 
@@ -93,6 +94,7 @@ class Examination:
             ("statement", self._check_statement),
             ("ledger", self._check_ledger),
             ("epsilon", self._check_epsilon),
+            ("claim", self._check_claim),
             ("plan", self._check_plan),
         ]
 
@@ -238,6 +240,13 @@ class Examination:
             f"epsilon {rounded_up(spent)} of {rounded_up(stated.epsilon_budgeted)} at delta "
             f"{stated.delta:g}, recomputed"
         )
+
+    def _check_claim(self) -> str:
+        if self.certificate.claim is None:
+            return "no epsilon of another analysis is named"
+        replanning.check_claim(self.certificate)
+        claim = self.certificate.claim
+        return f"epsilon {claim.epsilon:.4g} is claimed by {claim.by}, as recorded; not proven, and not the guarantee"
 
     def _check_plan(self) -> str:
         replanning.check(self.certificate)

@@ -18,6 +18,7 @@ from privset.release import card, classifier, configuration, preview, statistics
 from privset.release.certificate import LEDGER_FILE, Certificate, first_problem, plain, sha256
 from privset.release.classifier import Classifier
 from privset.release.sections import (
+    Claimed,
     ClassifierContents,
     Contents,
     EpsilonByAccountant,
@@ -73,7 +74,7 @@ def certify(
         accountant=plan.budget.accountant,
         epsilon_by=EpsilonByAccountant(rdp=plan.spending.rdp, pld=plan.spending.pld),
     )
-    asked = {
+    asked: dict[str, Any] = {
         "guarantee": guarantee,
         "noise_source": noise_source,
         "events": tuple(Event(**dataclasses.asdict(event)) for event in plan.events),
@@ -81,6 +82,8 @@ def certify(
         "facts": _facts(plan.facts),
         "method": plan.method,
     }
+    if plan.claim is not None:
+        asked["claim"] = Claimed(**dataclasses.asdict(plan.claim))
     files = given_files(ledger, config_file)
     return _issue(asked, plan.config, {"public": plan.config.seed}, content, files, seconds, created)
 
@@ -110,6 +113,8 @@ def certify_distilled(
         name: getattr(source, name)
         for name in ("guarantee", "noise_source", "events", "not_accounted", "facts", "method")
     }
+    if source.claim is not None:
+        asked["claim"] = source.claim
     asked["source"] = Source(certificate=source.seal, digest=source.contents.digest)
     seeds = {"public": config.seed, "measured": source.seeds["public"]}
     files = given_files(ledger, config_file)

@@ -82,6 +82,7 @@ class JointExamination(Examination):
         said = {
             "guarantee": _same_guarantee(certificate.guarantee, asked.pop("guarantee")),
             "settings": certificate.configuration == {} and certificate.seeds == {} and certificate.source is None,
+            "claim": certificate.claim is None,  # each part has its own
             **{name: getattr(certificate, name) == value for name, value in asked.items()},
         }
         odd = ", ".join(name.replace("_", " ") for name, same in said.items() if not same)

@@ -23,6 +23,9 @@ from privset.release.sections import ClassifierContents, StatisticsContents
 _NOISE_TOLERANCE = 1e-5
 """Calibration ends within a millionth of the smallest noise; where exactly may depend on SciPy's version."""
 
+_CLAIM_TOLERANCE = 1e-6
+"""Like that of epsilon: how an accountant's arithmetic is rounded may depend on versions."""
+
 
 def check(certificate: Certificate) -> None:
     """Plan again from method, settings, public facts and budget, and compare the events.
@@ -50,6 +53,26 @@ def check(certificate: Certificate) -> None:
             f"{certificate.method} with these settings asks {_spell(planned)}, but the certificate records "
             f"{_spell(recorded)}"
         )
+
+
+def check_claim(certificate: Certificate) -> None:
+    """Compare what is said to be claimed with what the method says is claimed for the recorded events.
+
+    A certificate without a claim passes: those of the first privset had none.
+
+    Raises:
+        PrivsetError: The method or its settings are unknown or impossible, or something else is claimed, or nothing.
+    """
+    budget, recorded = certificate.budget(), certificate.claim
+    if recorded is None:
+        return
+    events = certificate.gaussian_events()
+    found = method_of(certificate).claim(certificate.public_facts(), events, budget.delta) if budget.private else None
+    if found is None:
+        raise ReleaseError(f"{certificate.method} with these settings comes with no claim, but one is recorded")
+    close = math.isclose(recorded.epsilon, found.epsilon, rel_tol=_CLAIM_TOLERANCE)
+    if not close or dataclasses.replace(found, epsilon=recorded.epsilon) != recorded.claim():
+        raise ReleaseError(f"the claim is another one than recorded. {found.sentence()}")
 
 
 def _check_kind(certificate: Certificate, method: Method[Any]) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
+from privset.methods.claim import Claim
 from privset.privacy.budget import Accountant
 from privset.release.synthetic import PixelForm
 
@@ -123,6 +124,20 @@ class Joined(Document):
         "then holds for all, and otherwise what was asked adds up"
     )
     parts: tuple[Part, ...] = Field(min_length=2)
+
+
+class Claimed(Document):
+    """What the original analysis of the method says these settings cost: claimed, not proven, and not the guarantee."""
+
+    epsilon: Epsilon = Field(description="As claimed; what is proven is in the guarantee")
+    delta: float = Field(gt=0, lt=1)
+    relation: str = Field(description="Which data sets count as neighbours in that analysis")
+    by: str = Field(description="Whose analysis it is")
+    unsound: str | None = Field(description="Why it does not hold; null where it does, for its own relation")
+
+    def claim(self) -> Claim:
+        """In the form that methods give it."""
+        return Claim(**self.model_dump(mode="python"))
 
 
 class Source(Document):

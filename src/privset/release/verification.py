@@ -128,6 +128,7 @@ def _belongs(made: Certificate, statistics: Verification) -> str:
         "noise source": made.noise_source == theirs.noise_source,
         "events": made.events == theirs.events,
         "limits": made.not_accounted == theirs.not_accounted,
+        "claim": made.claim == theirs.claim,
         "facts": made.facts == theirs.facts,
         "method": made.method == theirs.method,
         "seed": made.seeds.get("measured") == theirs.seeds.get("public"),

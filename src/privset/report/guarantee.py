@@ -93,8 +93,16 @@ def in_numbers(subject: Subject) -> Markup:
         ("Answers given", f"{sum(event.count for event in certificate.events):,}"),
         ("Private records", _records(certificate)),
     ]
+    shown = table(("number", "value"), rows, caption="The guarantee in numbers", kind="pairs")
     rounded = tag("p", "Recomputed when this page was made. Bounds are rounded up.", class_="note")
-    return join([table(("number", "value"), rows, caption="The guarantee in numbers", kind="pairs"), rounded])
+    return join([shown, rounded, claimed(certificate)])
+
+
+def claimed(certificate: Certificate) -> Markup | None:
+    """The epsilon of another analysis, outside the table of those that count; None if there is none."""
+    if certificate.claim is None:
+        return None
+    return tag("p", tag("strong", "Not part of the guarantee. "), certificate.claim.claim().sentence(), class_="note")
 
 
 def _records(certificate: Certificate) -> str:
