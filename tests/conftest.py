@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from privset.data import PublicFacts, Records
-from privset.methods import METHODS, DpMerfConfig, DpSgdConfig, MomentsConfig, PsgConfig
+from privset.methods import METHODS, DpMerfConfig, DpSgdConfig, MomentsConfig, PsgConfig, PsgPriorConfig
 
 # Threads of several test processes wait for each other on two cores; one each is faster by far.
 torch.set_num_threads(1)
@@ -40,6 +40,18 @@ TINY = {
         inner_epochs=2,
         batch_size=16,
         width=4,
+        keep_floats=False,
+    ),
+    "psg-prior": PsgPriorConfig(
+        per_class=2,
+        runs=2,
+        outer_steps=2,
+        batches_per_step=2,
+        inner_epochs=2,
+        batch_size=16,
+        width=4,
+        code=3,
+        generator_width=4,
         keep_floats=False,
     ),
     "moments": MomentsConfig(

@@ -43,7 +43,11 @@ def perform(method, curator, plan):
 
 def content(made):
     """The bytes of all that a method made."""
-    tensors = [made.images, made.labels] if isinstance(made, Synthesis) else made.weights.values()
+    if isinstance(made, Synthesis):
+        state = [] if made.generator is None else made.generator.state.values()
+        tensors = [made.images, made.labels, *state]
+    else:
+        tensors = made.weights.values()
     return b"".join(tensor.numpy().tobytes() for tensor in tensors)
 
 
@@ -119,6 +123,8 @@ def test_what_is_made_is_finite_and_can_be_published_and_a_set_is_balanced(tiny_
         published = SyntheticSet.from_synthesis(made, facts)
         assert published.per_class == (tiny_method.config.per_class,) * len(facts.classes)
         assert bool(made.images.isfinite().all())
+        form = None if made.generator is None else made.generator.form
+        assert form == tiny_method.generator_form
 
 
 def test_the_same_seeds_give_the_same_bytes_and_global_seeds_do_not_matter(tiny_method, facts):

@@ -10,6 +10,7 @@ from privset.data import Records
 from privset.errors import BudgetError, ConfigError
 from privset.facts import PublicFacts, pixel_range
 from privset.methods import Psg, PsgConfig
+from privset.methods.matched import Pixels
 from privset.methods.matching import row_cosine_distance
 from privset.methods.psg import _batches, _matching, _training
 from privset.observer import Observer
@@ -109,12 +110,12 @@ def test_a_step_of_matching_is_one_of_sgd_down_the_distance(network, keep_floats
     facts = facts_for(40)
     low, high = pixel_range(facts, torch.zeros(1))
     generator = torch.Generator().manual_seed(0)
-    config = dataclasses.replace(TINY_PSG, network=network, keep_floats=keep_floats, image_rate=0.5, image_momentum=0.5)
     ours = torch.randn(6, *facts.shape, generator=generator)
     theirs, labels = ours.clone().requires_grad_(), torch.arange(3).repeat_interleave(2)
     built = networks.build(network, facts, seed=1, width=4)
+    pixels = Pixels(ours, labels, facts, rate=0.5, momentum=0.5, bounded=not keep_floats)
     match, optimiser = (
-        _matching(built, ours, labels, facts, config),
+        _matching(built, pixels),
         torch.optim.SGD([theirs], lr=0.5, momentum=0.5),
     )
     weights = list(built.parameters())

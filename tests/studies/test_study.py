@@ -37,6 +37,24 @@ def test_the_studies_of_references_have_the_papers_values():
     assert trained["mnist-eps1-strong"].published is None
 
 
+def test_the_studies_of_the_papers_methods_have_its_values_and_its_noise():
+    psg = {cell.name: cell for cell in get("psg").cells}
+    assert len(psg) == 2 * 6 + 6
+    assert {cell.accountant for cell in psg.values()} == {"rdp"}
+    assert (psg["mnist-eps10-ipc20"].published, psg["mnist-eps1-ipc20"].published) == (95.6, 80.9)
+    assert psg["mnist-eps1-ipc10"].published is None
+    assert (psg["cifar10-epsinf-ipc20"].published, psg["cifar10-epsinf-ipc20"].budget.private) == (52.6, False)
+    prior = {cell.name: cell for cell in get("psg-prior").cells}
+    assert [prior[f"mnist-eps10-ipc{size}"].published for size in (1, 10, 20)] == [88.2, 92.2, 90.6]
+    assert [prior[f"fashion-mnist-eps10-ipc{size}-code"].published for size in (1, 10, 20)] == [63.0, 70.2, 70.7]
+    assert prior["mnist-eps10-ipc20"].definition()["settings"]["outer_steps"] == 20
+    assert prior["mnist-eps10-ipc20-code"].definition()["settings"]["outer_steps"] == 2
+    merf = {cell.name: cell for cell in get("dp-merf").cells}
+    assert merf["mnist-eps1-ipc6000-paper"].definition()["settings"]["noise_multiplier"] == 10.0
+    assert merf["fashion-mnist-eps10-ipc20-standard"].definition()["settings"]["noise_multiplier"] is None
+    assert merf["fashion-mnist-eps10-ipc20-standard"].published == 67.9
+
+
 def make(**changes):
     fields = {"name": "a", "method": "psg", "preset": "small", "data": "digits", "epsilon": 1.0, "per_class": 1}
     return Cell(**(fields | changes))
@@ -69,7 +87,10 @@ def test_what_cannot_be_a_study_is_refused():
             make(**change)
     with pytest.raises(ConfigError, match="two cells have one name"):
         Study(name="s", what="", cells=(make(), make()))
-    with pytest.raises(ConfigError, match="no study 'nosuch'; there are moments, real, dp-sgd, continual, smoke"):
+    with pytest.raises(
+        ConfigError,
+        match="no study 'nosuch'; there are moments, psg, psg-prior, dp-merf, real, dp-sgd, continual, smoke",
+    ):
         get("nosuch")
 
 

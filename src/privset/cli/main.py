@@ -19,6 +19,7 @@ from privset.cli.merge import merge
 from privset.cli.methods import methods
 from privset.cli.plan import plan
 from privset.cli.report import report
+from privset.cli.sample import sample
 from privset.cli.study import study
 from privset.cli.verify import verify
 from privset.errors import PrivsetError
@@ -31,6 +32,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "generate": generate,
     "measure": measure,
     "distil": distil,
+    "sample": sample,
     "evaluate": evaluate,
     "verify": verify,
     "merge": merge,

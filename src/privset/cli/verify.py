@@ -21,7 +21,8 @@ class VerifyArguments:
     release: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RELEASE")]]
     """The folder of the release: a set, or statistics."""
     source: Path | None = None
-    """The statistics that the set was distilled from: also check these, and that the two belong together."""
+    """The release that the set was made from, statistics or one with a generator: also check it, and that the two
+    belong together."""
     json: bool = False
     """Print one JSON object."""
 

@@ -11,9 +11,10 @@ from privset.methods.measuring import Measured, MeasuringMethod, Statistics, req
 from privset.methods.method import Execution, Method, MethodConfig, Plan, SetConfig, SetMethod, Synthesis
 from privset.methods.moments import Moments, MomentsConfig
 from privset.methods.psg import Psg, PsgConfig
+from privset.methods.psg_prior import PsgPrior, PsgPriorConfig
 from privset.methods.training import Architecture, Trained, TrainingMethod
 
-METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in (Moments, Psg, DpMerf, DpSgd)}
+METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in (Moments, Psg, PsgPrior, DpMerf, DpSgd)}
 """By the name typed on the command line; the first is the default."""
 
 DEFAULT = next(iter(METHODS))
@@ -50,6 +51,8 @@ __all__ = [
     "Plan",
     "Psg",
     "PsgConfig",
+    "PsgPrior",
+    "PsgPriorConfig",
     "SetConfig",
     "SetMethod",
     "Statistics",

@@ -20,9 +20,19 @@ from privset.methods.checkpoint import Checkpoint, Stages
 from privset.methods.claim import REPLACE, Claim
 from privset.methods.descent import Adam
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics
-from privset.methods.method import Execution, Plan, SetConfig, Synthesis, require, require_at_least_one, require_noise
+from privset.methods.method import (
+    Execution,
+    Plan,
+    SetConfig,
+    Synthesis,
+    require,
+    require_at_least_one,
+    require_generator,
+    require_noise,
+)
 from privset.networks.features import waves_of
-from privset.networks.generators import UpsamplingGenerator, draw_codes
+from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
+from privset.networks.generators import draw_codes
 from privset.networks.recording import recorded, sent
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion, calibrate
@@ -60,10 +70,13 @@ class DpMerfConfig(SetConfig):
     """Images generated in each step, of random classes."""
     rate: float = 0.01
     """Learning rate of the generator at the start; after each fifth of the steps it falls by a tenth."""
+    publish_generator: bool = True
+    """Whether the generator is published with the set, so that `privset sample` can draw more images from it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_at_least_one(self, "waves", "code", "width", "steps")
+        require_at_least_one(self, "waves", "steps")
+        require_generator(self, "code", "width")
         require(self.batch_size >= 2, f"batch-size must be at least 2, for batch norm, not {self.batch_size}")
         for name in ("bandwidth", "rate"):
             value = getattr(self, name)
@@ -134,6 +147,16 @@ class DpMerf(MeasuringMethod[DpMerfConfig]):
         epsilon = 1 / (2 * scale**2) + math.sqrt(2 * math.log(1 / delta)) / scale
         return Claim(epsilon=epsilon, delta=delta, relation=REPLACE, by="Harder, Adamczewski and Park (AISTATS 2021)")
 
+    @property
+    def generator_form(self) -> GeneratorForm | None:
+        """That of the generator, if it is to be published."""
+        return self._form if self.config.publish_generator else None
+
+    @property
+    def _form(self) -> GeneratorForm:
+        settings = {"length": self.config.code, "width": self.config.width}
+        return GeneratorForm(architecture="upsampling", settings=settings)
+
     def shapes(self, facts: PublicFacts) -> dict[str, tuple[int, ...]]:
         """Sums by class of the waves of each record ``[k, 2 * waves]``, one number more if class sizes are asked."""
         return {"embedding_sums": (len(facts.classes), 2 * self.config.waves + bool(self.config.count_share))}
@@ -155,7 +178,7 @@ class DpMerf(MeasuringMethod[DpMerfConfig]):
         embedding = MeanEmbedding(measured.config, facts, execution)
         targets = embedding.means(measured.statistics["embedding_sums"].to(device)) / classes
         network_seed = int(torch.randint(2**31, (), generator=random))
-        network = UpsamplingGenerator(facts, length=config.code, seed=network_seed, width=config.width).to(device)
+        network = self._form.build(facts, seed=network_seed).to(device)
         weights = list(network.parameters())
         adam = Adam(weights, betas=(0.9, 0.999))
 
@@ -175,9 +198,9 @@ class DpMerf(MeasuringMethod[DpMerfConfig]):
             shown = draw_codes(labels, classes=classes, length=config.code, generator=torch.Generator().manual_seed(0))
             network.eval()
             with torch.no_grad():
-                pixels = network(shown.to(device))
+                images = network.normalised(shown.to(device))
             network.train()
-            return Glimpse(torch.lerp(*pixel_range(facts, pixels), pixels), labels, {"loss": loss})
+            return Glimpse(images, labels, {"loss": loss})
 
         take, tensors = recorded(step, device), network.state_dict() | adam.tensors
         stages, loss = Stages(random, checkpoint, observer), torch.zeros(())
@@ -188,8 +211,9 @@ class DpMerf(MeasuringMethod[DpMerfConfig]):
         labels = torch.arange(classes).repeat_interleave(config.per_class)
         network.eval()
         with torch.no_grad():
-            pixels = torch.cat([network(codes(some)).cpu().contiguous() for some in labels.split(_AT_ONCE)])
-        return Synthesis(torch.lerp(*pixel_range(facts, pixels), pixels), labels)
+            images = torch.cat([network.normalised(codes(some)).cpu().contiguous() for some in labels.split(_AT_ONCE)])
+        trained = TrainedGenerator.of(self._form, network) if config.publish_generator else None
+        return Synthesis(images, labels, generator=trained)
 
 
 class MeanEmbedding:

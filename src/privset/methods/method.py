@@ -14,6 +14,7 @@ from privset import networks
 from privset.errors import BudgetError, ConfigError
 from privset.facts import PublicFacts
 from privset.methods.claim import Claim
+from privset.networks.generator_forms import MOST, GeneratorForm, TrainedGenerator
 from privset.observer import Observer
 from privset.privacy.accounting import LEAST_NOISE, GaussianEvent, Spending, spend
 from privset.privacy.budget import RELATION, PrivacyBudget
@@ -70,6 +71,13 @@ def require_network(name: str, depth: int | None) -> None:
     """Raise `ConfigError` for a network that there is not, or one so deep that a hostile certificate must have it."""
     require(name in networks.CLASSIFIERS, f"network must be one of {', '.join(networks.CLASSIFIERS)}, not {name!r}")
     require(depth is None or depth <= 16, f"depth must be at most 16, not {depth}")
+
+
+def require_generator(config: MethodConfig, *names: str) -> None:
+    """Raise `ConfigError` for the first of these settings, sizes of a generator, with which none could be published."""
+    for name in names:
+        value = getattr(config, name)
+        require(1 <= value <= MOST, f"{name.replace('_', '-')} must lie between 1 and {MOST:,}, not {value}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -166,11 +174,13 @@ class Synthesis:
         images: In the normalised space of the public facts.
         labels: int64.
         keep_floats: Publish the unbounded floats as they are, not 8-bit pixels.
+        generator: To be published with the set, so that more images can be drawn from it; None if there is none.
     """
 
     images: Tensor
     labels: Tensor
     keep_floats: bool = False
+    generator: TrainedGenerator | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -244,6 +254,11 @@ class Method(abc.ABC, Generic[Config]):
 
 class SetMethod(Method[Config]):
     """A method that makes a synthetic set."""
+
+    @property
+    def generator_form(self) -> GeneratorForm | None:
+        """Of the generator that is published with the set, decided by the settings alone; None if there is none."""
+        return None
 
     def run(
         self,

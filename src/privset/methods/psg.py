@@ -4,12 +4,16 @@ Synthetic images are learned so that the gradient they give a network equals the
 records give it, for many networks from initialisation to the end of their training on the synthetic
 images themselves. The records enter through one kind of answer only: the noisy gradient sum of a Poisson
 sample. docs/methods/psg.md lists where paper and published code differ, and what is done here.
+
+What is learned may be the pixels themselves, as here, or a generator that makes them: see `psg_prior.py`.
 """
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Iterator
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
@@ -18,7 +22,8 @@ from torch.func import functional_call
 
 from privset import networks
 from privset.errors import ConfigError
-from privset.facts import PublicFacts, pixel_range
+from privset.facts import PublicFacts
+from privset.methods.matched import Matched, Pixels
 from privset.methods.matching import matching_slope
 from privset.methods.method import (
     Execution,
@@ -48,9 +53,15 @@ _PAPER_LOOPS = {
 """Images per class -> (outer steps, inner epochs), as published."""
 
 
+def paper_loops(per_class: int) -> tuple[int, int]:
+    """(outer steps, inner epochs) of the paper; for a set size it does not have, those of the nearest smaller one."""
+    require(per_class >= 1, f"per-class must be at least 1, not {per_class}")
+    return _PAPER_LOOPS[max(size for size in _PAPER_LOOPS if size <= per_class)]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PsgConfig(SetConfig):
-    """Settings of PSG; the defaults are the paper's for 10 images per class at epsilon 10."""
+class MatchingConfig(SetConfig):
+    """Settings of gradient matching, whatever is learned by it; the defaults are the paper's at epsilon 10."""
 
     runs: int = 1000
     """Fresh networks that the set is matched on, one after the other (the paper's R)."""
@@ -72,10 +83,6 @@ class PsgConfig(SetConfig):
     """Channels of a ConvNet's layers (hidden units of an MLP); None is the architecture's own 128."""
     depth: int | None = None
     """Blocks of a ConvNet; None is the architecture's own 3, which leaves an 8x8 image a single pixel."""
-    image_rate: float = 0.1
-    """Learning rate of the images."""
-    image_momentum: float = 0.5
-    """Momentum of the images; its memory lasts over all runs."""
     network_rate: float = 0.01
     """Learning rate of the networks, plain SGD."""
     inner_batch_size: int = 256
@@ -89,12 +96,29 @@ class PsgConfig(SetConfig):
         require_at_least_one(self, "runs", "outer_steps", "batches_per_step", "inner_epochs", "batch_size")
         require_at_least_one(self, "inner_batch_size", "width", "depth")
         require(1e-6 <= self.clip_norm <= 1e6, f"clip-norm must lie between 1e-6 and 1e6, not {self.clip_norm}")
-        for name in ("image_rate", "network_rate"):
-            value = getattr(self, name)
-            require(0 < value < float("inf"), f"{name.replace('_', '-')} must be a positive number, not {value}")
-        require(0 <= self.image_momentum < 1, f"image-momentum must lie in [0, 1), not {self.image_momentum}")
         require_noise(self.noise_multiplier)
         require_network(self.network, self.depth)
+        self._require_rates("network_rate")
+
+    def _require_rates(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            require(0 < value < float("inf"), f"{name.replace('_', '-')} must be a positive number, not {value}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PsgConfig(MatchingConfig):
+    """Settings of PSG; the defaults are the paper's for 10 images per class at epsilon 10."""
+
+    image_rate: float = 0.1
+    """Learning rate of the images."""
+    image_momentum: float = 0.5
+    """Momentum of the images; its memory lasts over all runs."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._require_rates("image_rate")
+        require(0 <= self.image_momentum < 1, f"image-momentum must lie in [0, 1), not {self.image_momentum}")
 
     @classmethod
     def paper(cls, *, per_class: int = 10, epsilon: float = 10.0) -> PsgConfig:
@@ -105,8 +129,7 @@ class PsgConfig(SetConfig):
         >>> PsgConfig.paper(per_class=20, epsilon=1).runs
         200
         """
-        require(per_class >= 1, f"per-class must be at least 1, not {per_class}")
-        outer, inner = _PAPER_LOOPS[max(size for size in _PAPER_LOOPS if size <= per_class)]
+        outer, inner = paper_loops(per_class)
         return cls(
             per_class=per_class,
             runs=200 if epsilon <= 1 else 1000,
@@ -133,23 +156,19 @@ class PsgConfig(SetConfig):
         )
 
 
-class Psg(SetMethod[PsgConfig]):
-    """Private set generation by gradient matching."""
+Config = TypeVar("Config", bound=MatchingConfig)
 
-    name = "psg"
-    summary = "Gradient matching on many networks, noisy Poisson-sampled gradients (the paper's method)"
-    reference = "Chen, Kerkouche, Fritz: Private Set Generation with Discriminative Information, NeurIPS 2022"
-    config_type = PsgConfig
-    presets = ("paper", "small")
 
-    @classmethod
-    def preset(cls, name: str, *, per_class: int, epsilon: float) -> PsgConfig:
-        """``paper``: the published settings; ``small``: a run of minutes on a CPU."""
-        if name == "paper":
-            return PsgConfig.paper(per_class=per_class, epsilon=epsilon)
-        if name == "small":
-            return PsgConfig.small(per_class=per_class)
-        raise ConfigError(f"psg has the presets {', '.join(cls.presets)}, not {name!r}")
+class GradientMatching(SetMethod[Config]):
+    """Learns something that makes images, by matching the gradients these give many networks."""
+
+    @abc.abstractmethod
+    def _start(self, facts: PublicFacts, labels: Tensor, generator: torch.Generator) -> Matched:
+        """What is learned, as it is in the beginning; all that is random about it comes from ``generator``."""
+
+    @abc.abstractmethod
+    def _made(self, matched: Matched) -> Synthesis:
+        """What was learned, to be published."""
 
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """R x T x K gradient questions on Poisson samples of rate batch / records."""
@@ -184,9 +203,9 @@ class Psg(SetMethod[PsgConfig]):
         generator = torch.Generator().manual_seed(config.seed)
 
         labels = torch.arange(len(facts.classes)).repeat_interleave(config.per_class).to(execution.device)
-        images = torch.randn(len(labels), *facts.shape, generator=generator).to(execution.device)
-        network = self._network(facts, 0).to(execution.device)
-        match, train = _matching(network, images, labels, facts, config), _training(network, images, labels, config)
+        matched = self._start(facts, labels, generator)
+        images, network = matched.images, self._network(facts, 0).to(execution.device)
+        match, train = _matching(network, matched), _training(network, images, labels, config)
 
         curator.prepay(question, event.count)
         observer.phase("matching gradients", event.count)
@@ -204,11 +223,44 @@ class Psg(SetMethod[PsgConfig]):
                     observer.show(
                         lambda d=distance: Glimpse(images, labels, {"distance": d})
                     )  # of charged answers alone
-        return Synthesis(images.cpu(), labels.cpu(), keep_floats=config.keep_floats)
+        return self._made(matched)
 
     def _network(self, facts: PublicFacts, seed: int) -> nn.Module:
         config = self.config
         return networks.build(config.network, facts, seed=seed, width=config.width, depth=config.depth)
+
+
+class Psg(GradientMatching[PsgConfig]):
+    """Private set generation by gradient matching."""
+
+    name = "psg"
+    summary = "Gradient matching on many networks, noisy Poisson-sampled gradients (the paper's method)"
+    reference = "Chen, Kerkouche, Fritz: Private Set Generation with Discriminative Information, NeurIPS 2022"
+    config_type = PsgConfig
+    presets = ("paper", "small")
+
+    @classmethod
+    def preset(cls, name: str, *, per_class: int, epsilon: float) -> PsgConfig:
+        """``paper``: the published settings; ``small``: a run of minutes on a CPU."""
+        if name == "paper":
+            return PsgConfig.paper(per_class=per_class, epsilon=epsilon)
+        if name == "small":
+            return PsgConfig.small(per_class=per_class)
+        raise ConfigError(f"psg has the presets {', '.join(cls.presets)}, not {name!r}")
+
+    def _start(self, facts: PublicFacts, labels: Tensor, generator: torch.Generator) -> Pixels:
+        config, images = self.config, torch.randn(len(labels), *facts.shape, generator=generator).to(labels.device)
+        return Pixels(
+            images,
+            labels,
+            facts,
+            rate=config.image_rate,
+            momentum=config.image_momentum,
+            bounded=not config.keep_floats,
+        )
+
+    def _made(self, matched: Matched) -> Synthesis:
+        return Synthesis(matched.images.cpu(), matched.labels.cpu(), keep_floats=self.config.keep_floats)
 
 
 def _loss_of(network: nn.Module):
@@ -220,25 +272,21 @@ def _loss_of(network: nn.Module):
     return loss
 
 
-def _matching(network: nn.Module, images: Tensor, labels: Tensor, facts: PublicFacts, config: PsgConfig) -> Step:
-    """Moves the images, by gradient descent with momentum, towards giving the network a gradient ``[d]``."""
+def _matching(network: nn.Module, matched: Matched) -> Step:
+    """Moves what is matched towards images that give the network a gradient ``[d]``."""
     shapes = [weight.shape for weight in network.parameters()]
-    velocity, (low, high) = torch.zeros_like(images), pixel_range(facts, images)
 
     def step(target: Tensor) -> Tensor:
         pieces = target.split([shape.numel() for shape in shapes])
         gradient = [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
-        distance, slope = matching_slope(network, images, labels, gradient)
-        velocity.mul_(config.image_momentum).add_(slope)
-        images.sub_(config.image_rate * velocity)
-        if not config.keep_floats:
-            images.clamp_(low, high)
+        distance, slope = matching_slope(network, matched.images, matched.labels, gradient)
+        matched.move(slope)
         return distance
 
-    return recorded(step, images.device)
+    return recorded(step, matched.images.device)
 
 
-def _training(network: nn.Module, images: Tensor, labels: Tensor, config: PsgConfig) -> Step:
+def _training(network: nn.Module, images: Tensor, labels: Tensor, config: MatchingConfig) -> Step:
     """Trains the network, by plain gradient descent, on the images of these numbers."""
     weights, forward = list(network.parameters()), fused(network)
 
@@ -254,7 +302,7 @@ def _training(network: nn.Module, images: Tensor, labels: Tensor, config: PsgCon
     return recorded(step, images.device)
 
 
-def _batches(size: int, config: PsgConfig, generator: torch.Generator) -> Iterator[Tensor]:
+def _batches(size: int, config: MatchingConfig, generator: torch.Generator) -> Iterator[Tensor]:
     """Numbers of images ``[n]``, batch by batch, for all inner epochs; a set that fits into one is taken whole."""
     for _ in range(config.inner_epochs):
         whole = size <= config.inner_batch_size

@@ -1,12 +1,17 @@
-"""Generators: from a random code that ends in a label to an image of that class."""
+"""Generators: from a random code that ends in a label to an image of that class.
+
+One that is to be published is also listed in `privset.networks.generator_forms`.
+"""
 
 from __future__ import annotations
+
+import abc
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor, nn
 
-from privset.facts import PublicFacts
+from privset.facts import PublicFacts, pixel_range
 
 
 def draw_codes(labels: Tensor, *, classes: int, length: int, generator: torch.Generator) -> Tensor:
@@ -19,7 +24,28 @@ def draw_codes(labels: Tensor, *, classes: int, length: int, generator: torch.Ge
     return torch.cat([numbers, F.one_hot(labels, classes).to(numbers.dtype)], dim=1)
 
 
-class UpsamplingGenerator(nn.Module):
+class ConditionalGenerator(nn.Module, abc.ABC):
+    """What every generator has in common: codes can be drawn for it, and it makes images of them.
+
+    Args:
+        facts: What is public about the images.
+        length: Numbers of a code before its label.
+    """
+
+    def __init__(self, facts: PublicFacts, length: int) -> None:
+        super().__init__()
+        self.facts, self.length = facts, length
+
+    def draw(self, labels: Tensor, random: torch.Generator) -> Tensor:
+        """Fresh codes ``[n, ...]``, on the CPU, for labels ``[n]``: normal numbers and the label, unless overridden."""
+        return draw_codes(labels, classes=len(self.facts.classes), length=self.length, generator=random)
+
+    @abc.abstractmethod
+    def normalised(self, codes: Tensor) -> Tensor:
+        """Codes -> images ``[n, c, h, w]`` in the normalised space of the public facts."""
+
+
+class UpsamplingGenerator(ConditionalGenerator):
     """Codes ``[n, length + classes]`` -> pixels in [0, 1] ``[n, c, h, w]``: the generator of DP-MERF.
 
     Two linear layers with batch norm make 16 maps of a quarter of the image's height and width; two 5x5 convolutions,
@@ -34,7 +60,7 @@ class UpsamplingGenerator(nn.Module):
     """
 
     def __init__(self, facts: PublicFacts, *, length: int, seed: int, width: int = 200) -> None:
-        super().__init__()
+        super().__init__(facts, length)
         channels, height, breadth = facts.shape
         quarter, half = (((height + part - 1) // part, (breadth + part - 1) // part) for part in (4, 2))
         numbers = 16 * quarter[0] * quarter[1]
@@ -61,3 +87,8 @@ class UpsamplingGenerator(nn.Module):
     def forward(self, codes: Tensor) -> Tensor:
         """Codes ``[n, length + classes]`` -> pixels ``[n, c, h, w]``."""
         return self.layers(codes)
+
+    def normalised(self, codes: Tensor) -> Tensor:
+        """Codes ``[n, length + classes]`` -> images ``[n, c, h, w]`` in the normalised space."""
+        pixels = self(codes)
+        return torch.lerp(*pixel_range(self.facts, pixels), pixels)

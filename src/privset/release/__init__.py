@@ -13,8 +13,10 @@ from privset.release.artefact import (
 from privset.release.certificate import LEDGER_FILE, Certificate
 from privset.release.classifier import Classifier
 from privset.release.dataset import LabelledImages
+from privset.release.drawing import sample
 from privset.release.folder import check_writable
-from privset.release.issuing import certify, certify_distilled
+from privset.release.generator import Generator
+from privset.release.issuing import certify, certify_distilled, certify_drawn
 from privset.release.merging import merge
 from privset.release.statement import NOT_ACCOUNTED, statement_of
 from privset.release.statistics import NoisyStatistics
@@ -29,6 +31,7 @@ __all__ = [
     "Check",
     "Classifier",
     "ClassifierRelease",
+    "Generator",
     "LabelledImages",
     "NoisyStatistics",
     "Release",
@@ -38,6 +41,7 @@ __all__ = [
     "Verification",
     "certify",
     "certify_distilled",
+    "certify_drawn",
     "check_writable",
     "load",
     "load_classifier",
@@ -45,6 +49,7 @@ __all__ = [
     "load_statistics",
     "merge",
     "require_verified",
+    "sample",
     "save",
     "statement_of",
     "verify",

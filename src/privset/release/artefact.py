@@ -13,20 +13,22 @@ from torch import Tensor, nn
 from privset import methods
 from privset.errors import ConfigError, ReleaseError
 from privset.methods import Measured, MeasuringMethod, require_measuring
-from privset.release import card, classifier, replanning, statistics, synthetic
+from privset.release import card, classifier, generator, replanning, statistics, synthetic
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import Certificate, sha256
 from privset.release.classifier import Classifier
 from privset.release.dataset import LabelledImages
 from privset.release.folder import write_folder
+from privset.release.generator import Generator
 from privset.release.issuing import Content, content_files, given_files
-from privset.release.sections import ClassifierContents, SetContents, StatisticsContents
+from privset.release.sections import ClassifierContents, GeneratorContents, SetContents, StatisticsContents
 from privset.release.statistics import NoisyStatistics
 from privset.release.synthetic import SyntheticSet
 
 _WORDS = {
     "set": "a synthetic set",
     "distilled set": "a synthetic set",
+    "drawn set": "a synthetic set",
     "joined set": "a synthetic set",
     "joined disjoint set": "a synthetic set",
     "statistics": "statistics",
@@ -47,6 +49,11 @@ class Release:
     path: Path
     set: SyntheticSet
     certificate: Certificate
+
+    @property
+    def generator(self) -> Generator | None:
+        """The generator that made the set, if it was published with it; see `privset.sample`."""
+        return self.set.generator
 
     def dataset(self, transform: Callable[[Tensor], Any] | None = None, *, normalised: bool = False) -> LabelledImages:
         """The set for PyTorch: pairs of an image, float32 ``[c, h, w]``, and its label, an int.
@@ -197,7 +204,17 @@ def load(folder: str | Path) -> Release:
     if loaded.pixel_form != parsed.contents.pixel_form:
         raise ReleaseError(f"{where}: holds {loaded.pixel_form}, but the certificate says {parsed.contents.pixel_form}")
     _check_digest(loaded, parsed, where)
+    if parsed.contents.generator is not None:
+        loaded = dataclasses.replace(loaded, generator=_generator(folder, parsed, parsed.contents.generator))
     return Release(folder, loaded, parsed)
+
+
+def _generator(folder: Path, certificate: Certificate, stated: GeneratorContents) -> Generator:
+    where, form = folder / generator.FILE, replanning.form_of(stated)
+    loaded = Generator.from_bytes(read_file(folder, generator.FILE), form, certificate.public_facts(), str(where))
+    if loaded.digest() != stated.digest:
+        raise _another(where, "generator")
+    return loaded
 
 
 def load_statistics(folder: str | Path) -> StatisticsRelease:
@@ -251,11 +268,14 @@ def _certificate(folder: Path) -> Certificate:
 
 def _check_digest(content: Content, certificate: Certificate, where: Path) -> None:
     if content.digest() != certificate.contents.digest:
-        what = "set" if isinstance(content, SyntheticSet) else "content"
-        raise ReleaseError(
-            f"{where}: is not the {what} that {CERTIFICATE_FILE} is about; `privset verify {where.parent}` says more, "
-            "and the release should be got again from its source"
-        )
+        raise _another(where, "set" if isinstance(content, SyntheticSet) else "content")
+
+
+def _another(where: Path, what: str) -> ReleaseError:
+    return ReleaseError(
+        f"{where}: is not the {what} that {CERTIFICATE_FILE} is about; `privset verify {where.parent}` says more, and "
+        "the release should be got again from its source"
+    )
 
 
 def read_file(folder: Path, name: str) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 
-from privset.release import model_card
+from privset.release import generator_card, model_card
 from privset.release.certificate import Certificate
 from privset.release.sections import ClassifierContents, Joined, SetContents, StatisticsContents
 from privset.release.statement import rounded_up
@@ -24,7 +24,8 @@ def write(certificate: Certificate) -> str:
     """The whole card, as Markdown with YAML front matter in the Hugging Face layout."""
     contents = certificate.contents
     if isinstance(contents, SetContents):
-        middle = [_contents(certificate, contents), _origin(certificate), _loading(certificate, contents)]
+        more = generator_card.DRAWING if contents.generator is not None else ""
+        middle = [_contents(certificate, contents), _origin(certificate), _loading(certificate, contents), more]
     elif isinstance(contents, ClassifierContents):
         middle = [_classifier(certificate, contents), model_card.loading(certificate, contents)]
     else:
@@ -153,6 +154,7 @@ def _contents(certificate: Certificate, contents: SetContents) -> str:
         "Classes, in the order of the labels, with the number of images: "
         f"{', '.join(names[:_MOST_CLASSES] + more)}.\n\n![One row of images for each class](preview.png)\n\n"
         "- `set.safetensors`: the tensors `images` and `labels`\n"
+        f"{generator_card.file_line(contents.generator)}"
         "- `certificate.json`: every number behind the guarantee, for machines and experts\n"
         f"{_JOINED_FILES if certificate.joined is not None else _OWN_FILES}"
         "- `preview.png`: the first images of each class"
@@ -173,6 +175,8 @@ _JOINED_FILES = (
 def _origin(certificate: Certificate) -> str:
     if certificate.joined is not None:
         return _parts(certificate.joined)
+    if certificate.drawn is not None:
+        return generator_card.origin(certificate, certificate.drawn)
     if certificate.source is None:
         return ""
     return (

@@ -40,10 +40,12 @@ from privset.release.sections import (
     Contents,
     Digest,
     Document,
+    Drawn,
     Event,
     Facts,
     Guarantee,
     Joined,
+    SetContents,
     Source,
     StatisticsContents,
 )
@@ -73,7 +75,8 @@ class Certificate(Document):
     method: str
     configuration: dict[str, JsonValue] = Field(description="Every setting of the method")
     seeds: dict[str, int] = Field(
-        description="Seeds of public randomness, never of private noise; measured: that of a distilled set's statistics"
+        description="Seeds of public randomness, never of private noise; measured: that of a distilled set's "
+        "statistics; drawn: that of the codes of images drawn from a published generator"
     )
     contents: Contents
     source: Source | None = Field(default=None, description="Only if the set was distilled from published statistics")
@@ -81,6 +84,7 @@ class Certificate(Document):
     claim: Claimed | None = Field(
         default=None, description="Only if the method's original analysis claims another epsilon; not the guarantee"
     )
+    drawn: Drawn | None = Field(default=None, description="Only if the images were drawn from a published generator")
     files: dict[str, Digest] = Field(description="SHA-256 of every other file of the release")
     software: dict[str, str]
     seal: Digest = Field(description="SHA-256 of everything else in this certificate")
@@ -135,6 +139,7 @@ class Certificate(Document):
             epsilon_spent=self.guarantee.epsilon_spent,
             delta=self.guarantee.delta,
             holding=self.holding,
+            generator=isinstance(self.contents, SetContents) and self.contents.generator is not None,
             count=self._count,
             records=self.facts.size,
             data=self.facts.name,
@@ -149,14 +154,23 @@ class Certificate(Document):
 
     @property
     def holding(self) -> Holding:
-        """What is published: a set, whether distilled or joined from others, statistics, or a classifier."""
+        """What is published: a set, whether distilled, joined or drawn from others, statistics, or a classifier."""
         if isinstance(self.contents, StatisticsContents):
             return "statistics"
         if isinstance(self.contents, ClassifierContents):
             return "classifier"
         if self.joined is not None:
             return "joined disjoint set" if self.joined.disjoint else "joined set"
+        if self.drawn is not None:
+            return "drawn set"
         return "set" if self.source is None else "distilled set"
+
+    @property
+    def payment(self) -> str:
+        """The seal of the certificate under which the records were asked; releases that share it cost it once."""
+        if self.source is not None:
+            return self.source.certificate
+        return self.seal if self.drawn is None else self.drawn.certificate
 
     def public_facts(self) -> PublicFacts:
         """The public facts, checked as those of any data are."""

@@ -19,6 +19,7 @@ from typing import Any
 from privset.errors import ReleaseError
 from privset.methods.method import Plan
 from privset.release.certificate import Certificate, plain
+from privset.release.sections import SetContents
 from privset.release.statement import Holding
 
 FILE = "config.toml"
@@ -36,8 +37,11 @@ _COMMANDS: dict[Holding, str] = {
     "set": "generate",
     "statistics": "measure",
     "distilled set": "distil",
+    "drawn set": "sample",
     "classifier": "generate",
 }
+_NEEDED = {"distil": "STATISTICS", "sample": "RELEASE, one that holds a generator"}
+"""What a command needs that costs nothing."""
 _DATA = "DATA on the command line, because where it is was not published"
 
 
@@ -51,6 +55,11 @@ def of_plan(plan: Plan, holding: Holding, reading: Mapping[str, Any]) -> bytes:
 def of_distillation(settings: Mapping[str, Any]) -> bytes:
     """The file of a set that was distilled with these settings, as a certificate has them."""
     return _write("distilled set", {}, settings, {})
+
+
+def of_drawing(per_class: int, seed: int) -> bytes:
+    """The file of a set that was drawn from a published generator."""
+    return _write("drawn set", {}, {"per_class": per_class, "seed": seed}, {})
 
 
 def regenerated(certificate: Certificate, content: bytes) -> bytes:
@@ -72,6 +81,8 @@ def regenerated(certificate: Certificate, content: bytes) -> bytes:
         "delta": stated.delta,
         "accountant": stated.accountant,
     }
+    if certificate.holding == "drawn set" and isinstance(certificate.contents, SetContents):
+        return of_drawing(certificate.contents.per_class[0], certificate.seeds["drawn"])
     distilled = certificate.holding == "distilled set"
     return _write(certificate.holding, {} if distilled else chosen, certificate.configuration, reading)
 
@@ -79,8 +90,9 @@ def regenerated(certificate: Certificate, content: bytes) -> bytes:
 def _check_reading(reading: Mapping[str, Any], certificate: Certificate) -> None:
     """Raise `ReleaseError` unless this can be how data with the certificate's facts was read."""
     facts = certificate.facts
-    if certificate.holding == "distilled set" and reading:
-        raise ReleaseError(f"{FILE}: no data is read for a distilled set, but it says {', '.join(map(_flag, reading))}")
+    if _COMMANDS[certificate.holding] in _NEEDED and reading:
+        said = ", ".join(map(_flag, reading))
+        raise ReleaseError(f"{FILE}: no data is read for a {certificate.holding}, but it says {said}")
     fits = {
         "data": lambda value: isinstance(value, str) and value in NAMES and value == facts.name,
         "size": lambda value: type(value) is int and value == facts.height == facts.width,
@@ -105,10 +117,10 @@ def _write(
     holding: Holding, chosen: Mapping[str, Any], settings: Mapping[str, Any], reading: Mapping[str, Any]
 ) -> bytes:
     command = _COMMANDS[holding]
-    missing = "STATISTICS" if command == "distil" else _DATA if "data" not in reading else ""
+    missing = _NEEDED.get(command, "" if "data" in reading else _DATA)
     lines = [
         f"# What this release was made with. `privset {command} --config {FILE} --out NEW` makes another one like it,",
-        "# at no cost." if command == "distil" else "# with fresh noise and at its own cost; no seed of it is kept.",
+        "# at no cost." if command in _NEEDED else "# with fresh noise and at its own cost; no seed of it is kept.",
         *([f"# It needs {missing}."] if missing else []),
         *(_line(name, reading[name]) for name in READING if name in reading),
         *(_line(name, value) for name, value in chosen.items()),

@@ -9,12 +9,13 @@ from pathlib import Path, PurePosixPath
 from privset.privacy import ledger
 from privset.privacy.accounting import merge, spend
 from privset.privacy.budget import RELATION
-from privset.release import card, classifier, configuration, preview, replanning, statistics, synthetic
+from privset.release import card, classifier, configuration, generator, preview, replanning, statistics, synthetic
 from privset.release.artefact import read_file
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import LEDGER_FILE, Certificate, sha256
 from privset.release.classifier import Classifier
-from privset.release.sections import ClassifierContents, SetContents, StatisticsContents
+from privset.release.generator import Generator
+from privset.release.sections import ClassifierContents, GeneratorContents, SetContents, StatisticsContents
 from privset.release.statement import NOT_ACCOUNTED, rounded_up
 from privset.release.statistics import NoisyStatistics
 from privset.release.synthetic import SyntheticSet
@@ -25,7 +26,7 @@ _SHOWN = {
     "statistics": {CERTIFICATE_FILE, card.FILE, statistics.FILE},
     "classifier": {CERTIFICATE_FILE, card.FILE, classifier.FILE},
 }
-"""The files of a release, by what it holds; those of `_OPTIONAL` may come to them."""
+"""The files of a release, by what it holds; a generator and those of `_OPTIONAL` may come to them."""
 
 _OPTIONAL = {LEDGER_FILE, configuration.FILE}
 
@@ -61,6 +62,7 @@ class Examination:
             ("certificate", self._check_seal),
             ("files", self._check_files),
             (kind, look[kind]),
+            *([("generator", self._check_generator)] if self._generator is not None else []),
             ("relation", self._check_relation),
             ("noise", self._check_noise),
             ("statement", self._check_statement),
@@ -100,11 +102,20 @@ class Examination:
 
     def possible_files(self) -> set[str]:
         """Names of the files that such a release may have, all told."""
-        return _SHOWN[self.certificate.contents.kind] | _OPTIONAL
+        return self._shown() | _OPTIONAL
+
+    @property
+    def _generator(self) -> GeneratorContents | None:
+        """What the certificate says of a generator that is published with a set."""
+        contents = self.certificate.contents
+        return contents.generator if contents.kind == "set" else None
+
+    def _shown(self) -> set[str]:
+        """Names of the files that this release must have."""
+        return _SHOWN[self.certificate.contents.kind] | (set() if self._generator is None else {generator.FILE})
 
     def _check_files(self) -> str:
-        shown = _SHOWN[self.certificate.contents.kind]
-        expected = shown | self.certificate.files.keys()
+        expected = self._shown() | self.certificate.files.keys()
         possible = expected & self.possible_files()
         inner = {parent.as_posix() for name in possible for parent in PurePosixPath(name).parents}
         present = {path.relative_to(self.folder).as_posix(): path for path in self.folder.rglob("*")}
@@ -139,7 +150,7 @@ class Examination:
             (len(found), found.shapes) == (stated.numbers, stated.shapes),
             f"holds {len(found)} numbers, {found}, not what the certificate says",
         )
-        expect(self.certificate.source is None, "statistics cannot have been distilled from others")
+        expect(self._made_first(), "statistics cannot have been made from another release")
         return f"{len(found):,} numbers, digest {stated.digest}"
 
     def _check_classifier(self) -> str:
@@ -149,8 +160,20 @@ class Examination:
         found = Classifier.from_bytes(content, architecture, facts)
         self._digest(found)
         expect(len(found) == stated.weights, f"holds {len(found):,} weights, not what the certificate says")
-        expect(self.certificate.source is None, "a classifier cannot have been distilled from statistics")
+        expect(self._made_first(), "a classifier cannot have been made from another release")
         return f"{stated.network} of {len(found):,} weights, digest {stated.digest}"
+
+    def _check_generator(self) -> str:
+        content, stated = self._undamaged(generator.FILE), self._generator
+        assert stated is not None
+        found = Generator.from_bytes(content, replanning.form_of(stated), self.certificate.public_facts())
+        expect(found.digest() == stated.digest, "the weights are not those of the certificate: their digest differs")
+        expect(len(found) == stated.numbers, f"holds {len(found):,} numbers, not what the certificate says")
+        expect(self.certificate.drawn is None, "a set that was drawn has no generator of its own")
+        return f"{stated.architecture} of {len(found):,} numbers, digest {stated.digest}"
+
+    def _made_first(self) -> bool:
+        return self.certificate.source is None and self.certificate.drawn is None
 
     def _digest(self, found: SyntheticSet | NoisyStatistics | Classifier) -> None:
         expect(

@@ -1,9 +1,10 @@
-"""How a certificate comes to be: from the plan that was followed, or from the statistics a set was distilled from."""
+"""How a certificate comes to be: from the plan that was followed, or from the release that a set was made from."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -14,16 +15,18 @@ from privset.errors import ReleaseError
 from privset.facts import PublicFacts
 from privset.methods.method import MethodConfig, Plan
 from privset.privacy.budget import RELATION
-from privset.release import card, classifier, configuration, preview, statistics, synthetic
+from privset.release import card, classifier, configuration, generator, preview, statistics, synthetic
 from privset.release.certificate import LEDGER_FILE, Certificate, first_problem, plain, sha256
 from privset.release.classifier import Classifier
 from privset.release.sections import (
     Claimed,
     ClassifierContents,
     Contents,
+    Drawn,
     EpsilonByAccountant,
     Event,
     Facts,
+    GeneratorContents,
     Guarantee,
     Joined,
     SetContents,
@@ -109,16 +112,54 @@ def certify_distilled(
         config_file: The bytes of its configuration file; None if there is to be none.
         created: Now, unless given.
     """
-    asked: dict[str, Any] = {
-        name: getattr(source, name)
-        for name in ("guarantee", "noise_source", "events", "not_accounted", "facts", "method")
-    }
-    if source.claim is not None:
-        asked["claim"] = source.claim
+    asked = _asked_of(source)
     asked["source"] = Source(certificate=source.seal, digest=source.contents.digest)
     seeds = {"public": config.seed, "measured": source.seeds["public"]}
     files = given_files(ledger, config_file)
     return _issue(asked, config, seeds, synthetic_set, files, seconds, created)
+
+
+def certify_drawn(
+    source: Certificate,
+    seed: int,
+    synthetic_set: SyntheticSet,
+    *,
+    ledger: Path | None,
+    seconds: float,
+    config_file: bytes | None = None,
+    created: datetime | None = None,
+) -> Certificate:
+    """The sealed certificate of a set drawn from a published generator: the questions and the guarantee of that.
+
+    Args:
+        source: The certificate of the release that holds the generator.
+        seed: Of the codes that the images were made of.
+        synthetic_set: The set.
+        ledger: The ledger of that release, if it has one.
+        seconds: Wall-clock time of drawing.
+        config_file: The bytes of its configuration file; None if there is to be none.
+        created: Now, unless given.
+
+    Raises:
+        ReleaseError: That release holds no generator.
+    """
+    contents, asked = source.contents, _asked_of(source)
+    if not isinstance(contents, SetContents) or contents.generator is None:
+        raise ReleaseError("images can only be drawn from a release that holds a generator")
+    if source.source is not None:
+        asked["source"] = source.source
+    asked["drawn"] = Drawn(certificate=source.seal, generator=contents.generator.digest)
+    files = given_files(ledger, config_file)
+    seeds = source.seeds | {"drawn": seed}
+    return _issue(asked, source.configuration, seeds, synthetic_set, files, seconds, created)
+
+
+def _asked_of(source: Certificate) -> dict[str, Any]:
+    """What the certificate of a set says of questions and guarantee that was made from another release for free."""
+    names = ["guarantee", "noise_source", "events", "not_accounted", "facts", "method"]
+    if source.claim is not None:
+        names.append("claim")
+    return {name: getattr(source, name) for name in names}
 
 
 def certify_joined(
@@ -149,7 +190,8 @@ def content_files(content: Content) -> dict[str, bytes]:
         return {statistics.FILE: content.to_bytes()}
     if isinstance(content, Classifier):
         return {classifier.FILE: content.to_bytes()}
-    return {synthetic.FILE: content.to_bytes(), preview.FILE: preview.encode(preview.draw(content))}
+    files = {synthetic.FILE: content.to_bytes(), preview.FILE: preview.encode(preview.draw(content))}
+    return files if content.generator is None else files | {generator.FILE: content.generator.to_bytes()}
 
 
 def given_files(ledger: Path | None, config: bytes | None) -> dict[str, bytes]:
@@ -165,7 +207,7 @@ def given_files(ledger: Path | None, config: bytes | None) -> dict[str, bytes]:
 
 def _issue(
     asked: dict[str, Any],
-    config: MethodConfig | None,
+    config: MethodConfig | Mapping[str, Any] | None,
     seeds: dict[str, int],
     content: Content,
     given: dict[str, bytes],
@@ -174,6 +216,7 @@ def _issue(
 ) -> Certificate:
     if asked["guarantee"].private and LEDGER_FILE not in given and "joined" not in asked:
         raise ReleaseError("a private release needs the curator's ledger beside its certificate")
+    settings = dataclasses.asdict(config) if isinstance(config, MethodConfig) else config or {}
     try:
         draft = Certificate(
             format="privset-certificate",
@@ -182,7 +225,7 @@ def _issue(
             seconds=round(seconds),  # no finer: time depends on the records, and this is published
             statement="",
             **asked,
-            configuration={} if config is None else plain(dataclasses.asdict(config)),
+            configuration=plain(settings),
             seeds=seeds,
             contents=_contents(content),
             files={},
@@ -205,12 +248,25 @@ def _contents(content: Content) -> Contents:
     if isinstance(content, Classifier):
         architecture = dataclasses.asdict(content.architecture)
         return ClassifierContents(kind="classifier", **architecture, weights=len(content), digest=content.digest())
+    # What a set does not have must stay out of its certificate, not be null in it.
+    with_it = {} if content.generator is None else {"generator": _generator(content.generator)}
     return SetContents(
         kind="set",
         images=len(content),
         per_class=content.per_class,
         pixel_form=content.pixel_form,
         digest=content.digest(),
+        **with_it,
+    )
+
+
+def _generator(published: generator.Generator) -> GeneratorContents:
+    form = published.trained.form
+    return GeneratorContents(
+        architecture=form.architecture,
+        settings=dict(form.settings),
+        numbers=len(published),
+        digest=published.digest(),
     )
 
 

@@ -3,8 +3,8 @@
 Two rules. If no record lies in the data of two releases, a record is touched by one of them, and all together cost it
 what that one does: the largest epsilon and the largest delta hold for everyone (parallel composition). If records may
 be in several, what was asked adds up: the sum of the epsilons, or less where the accountant finds less for all
-questions together, at the sum of the deltas (sequential composition). Sets that were distilled from the same statistics
-were paid for once.
+questions together, at the sum of the deltas (sequential composition). Sets that were distilled from the same
+statistics, or drawn from the same generator, were paid for once.
 """
 
 from __future__ import annotations
@@ -110,21 +110,20 @@ def check_delta(parts: Sequence[tuple[float, int]], *, disjoint: bool) -> None:
 
 
 def _paid(parts: Sequence[Certificate]) -> list[Certificate]:
-    """One certificate for each time that records were asked: sets of the same statistics were paid for once."""
+    """One certificate for each time that records were asked: sets of the same answers were paid for once."""
     found: dict[str, Certificate] = {}
     for part in parts:
-        key = part.seal if part.source is None else part.source.certificate
-        first = found.setdefault(key, part)
+        first = found.setdefault(part.payment, part)
         if any(getattr(first, name) != getattr(part, name) for name in ("guarantee", "events", "facts")):
             raise ReleaseError(
-                "two parts name the same statistics as their source and say different things of them; get them again "
+                "two parts name the same release as their source and say different things of it; get them again "
                 "from where they came from"
             )
     return list(found.values())
 
 
 def check_different(parts: Sequence[tuple[str, Certificate]], *, disjoint: bool) -> None:
-    """Refuse a release that is given twice, and sets of the same statistics that are said to be of disjoint records.
+    """Refuse a release that is given twice, and sets of the same answers that are said to be of disjoint records.
 
     Args:
         parts: What each is called in messages, and its certificate.
@@ -139,14 +138,12 @@ def check_different(parts: Sequence[tuple[str, Certificate]], *, disjoint: bool)
         if part.seal in seals:
             raise ReleaseError(f"{name} is the same release as {seals[part.seal]}; give each once")
         seals[part.seal] = name
-        if not disjoint or part.source is None:
-            continue
-        if part.source.certificate in sources:
+        if disjoint and part.payment in sources:
             raise ReleaseError(
-                f"{name} and {sources[part.source.certificate]} were distilled from the same statistics, so their "
-                "records are the same ones and not disjoint"
+                f"{name} and {sources[part.payment]} were made from the same answers, so their records are the same "
+                "ones and not disjoint"
             )
-        sources[part.source.certificate] = name
+        sources[part.payment] = name
 
 
 def joint_asked(parts: Sequence[Certificate], *, disjoint: bool) -> dict[str, Any]:

@@ -81,8 +81,9 @@ class JointExamination(Examination):
         asked = joint.joint_asked(parts, disjoint=disjoint)
         said = {
             "guarantee": _same_guarantee(certificate.guarantee, asked.pop("guarantee")),
-            "settings": certificate.configuration == {} and certificate.seeds == {} and certificate.source is None,
+            "settings": certificate.configuration == {} and certificate.seeds == {} and self._made_first(),
             "claim": certificate.claim is None,  # each part has its own
+            "generator": self._generator is None,
             **{name: getattr(certificate, name) == value for name, value in asked.items()},
         }
         odd = ", ".join(name.replace("_", " ") for name, same in said.items() if not same)

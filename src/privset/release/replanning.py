@@ -16,9 +16,10 @@ from privset import methods
 from privset.errors import ConfigError, ReleaseError
 from privset.methods import Architecture, SetMethod, TrainingMethod, require_measuring
 from privset.methods.method import Method, MethodConfig
+from privset.networks.generator_forms import GeneratorForm
 from privset.privacy.accounting import GaussianEvent, merge
 from privset.release.certificate import Certificate, plain
-from privset.release.sections import ClassifierContents, StatisticsContents
+from privset.release.sections import ClassifierContents, GeneratorContents, SetContents, StatisticsContents
 
 _NOISE_TOLERANCE = 1e-5
 """Calibration ends within a millionth of the smallest noise; where exactly may depend on SciPy's version."""
@@ -30,19 +31,22 @@ _CLAIM_TOLERANCE = 1e-6
 def check(certificate: Certificate) -> None:
     """Plan again from method, settings, public facts and budget, and compare the events.
 
-    A distilled set is planned from its own settings: those that decide what is asked are its statistics' as well.
+    A distilled set is planned from its own settings: those that decide what is asked are its statistics' as well. A
+    drawn one has those of the release whose generator it was drawn from.
 
     Raises:
         PrivsetError: The method or its settings are unknown or impossible, or would ask something else.
     """
     method, facts = method_of(certificate), certificate.public_facts()
     seeds = dict(certificate.seeds)
+    if certificate.drawn is not None and seeds.pop("drawn", -1) < 0:
+        raise ReleaseError("the seed that the images were drawn from is not recorded")
     if certificate.source is not None and seeds.pop("measured", -1) < 0:
         raise ReleaseError("the seed of the statistics is not recorded")
     if seeds != {"public": method.config.seed}:
         raise ReleaseError("the recorded seeds are not those of the settings")
     _check_kind(certificate, method)
-    if certificate.holding in ("statistics", "distilled set"):
+    if certificate.holding == "statistics" or certificate.source is not None:
         shapes = require_measuring(type(method))(method.config).shapes(facts)
         if isinstance(certificate.contents, StatisticsContents) and shapes != certificate.contents.shapes:
             raise ReleaseError(f"{method.name} with these settings measures statistics of the shapes {shapes}")
@@ -81,11 +85,29 @@ def _check_kind(certificate: Certificate, method: Method[Any]) -> None:
     if not isinstance(contents, ClassifierContents):
         if not isinstance(method, SetMethod):
             raise ReleaseError(f"{method.name} makes no {certificate.holding}")
+        _check_generator(certificate, method)
         return
     if not isinstance(method, TrainingMethod):
         raise ReleaseError(f"{method.name} trains no classifier")
     if method.architecture != architecture_of(contents):
         raise ReleaseError(f"{method.name} with these settings trains another network: {method.architecture}")
+
+
+def _check_generator(certificate: Certificate, method: SetMethod[Any]) -> None:
+    """That the method, with these settings, publishes the generator that is published, or was drawn from."""
+    contents, expected = certificate.contents, method.generator_form
+    published = contents.generator if isinstance(contents, SetContents) else None
+    if expected is None and (published is not None or certificate.drawn is not None):
+        raise ReleaseError(f"{method.name} with these settings publishes no generator")
+    if published is not None and form_of(published) != expected:
+        raise ReleaseError(f"{method.name} with these settings trains another generator: {expected}")
+    if certificate.drawn is not None and isinstance(contents, SetContents) and len(set(contents.per_class)) != 1:
+        raise ReleaseError("as many images of each class are drawn from a generator, and these are not")
+
+
+def form_of(contents: GeneratorContents) -> GeneratorForm:
+    """Of the generator whose weights are published."""
+    return GeneratorForm(architecture=contents.architecture, settings=contents.settings)
 
 
 def architecture_of(contents: ClassifierContents) -> Architecture:

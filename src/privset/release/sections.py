@@ -70,6 +70,15 @@ class Facts(Document):
     std: tuple[float, ...] = Field(description="For each channel: divided by afterwards")
 
 
+class GeneratorContents(Document):
+    """The weights of a generator that is published with the set it made."""
+
+    architecture: str = Field(description="Name of the architecture")
+    settings: dict[str, bool | Annotated[int, Field(ge=1, le=2**16)]] = Field(description="Every setting of it")
+    numbers: Positive = Field(description="How many numbers its state has in all")
+    digest: Digest = Field(description="SHA-256 of the tensors' content, however a file encodes them")
+
+
 class SetContents(Document):
     """The tensors of a synthetic set."""
 
@@ -78,6 +87,9 @@ class SetContents(Document):
     per_class: tuple[Count, ...] = Field(description="Number of synthetic images of each class")
     pixel_form: PixelForm
     digest: Digest = Field(description="SHA-256 of the tensors' content, however a file encodes them")
+    generator: GeneratorContents | None = Field(
+        default=None, description="Only if the generator that made the images is published with them"
+    )
 
 
 class StatisticsContents(Document):
@@ -145,3 +157,10 @@ class Source(Document):
 
     certificate: Digest = Field(description="The seal of their certificate")
     digest: Digest = Field(description="SHA-256 of their content")
+
+
+class Drawn(Document):
+    """The generator that the images of a set were drawn from, and the release that it was published in."""
+
+    certificate: Digest = Field(description="The seal of that release's certificate")
+    generator: Digest = Field(description="SHA-256 of the generator's content")

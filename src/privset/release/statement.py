@@ -28,15 +28,18 @@ NOT_ACCOUNTED = (
 )
 """What no guarantee here covers, a sentence each; a certificate may have more of them, never fewer."""
 
-Holding = Literal["set", "distilled set", "joined set", "joined disjoint set", "statistics", "classifier"]
-"""What a release holds; a distilled set was made from statistics that are, or may be, a release of their own, a joined
-one from other releases, of which it is said, or not, that no record lies in two."""
+Holding = Literal["set", "distilled set", "drawn set", "joined set", "joined disjoint set", "statistics", "classifier"]
+"""What a release holds; a distilled set was made from statistics that are, or may be, a release of their own, a drawn
+one by the generator of another release, a joined one from other releases, of which it is said, or not, that no record
+lies in two."""
 
 _WEAK = 0.99
 
 _HELD = {
     "set": "{count:,} synthetic images made from the {records:,} private records of ",
     "distilled set": "{count:,} synthetic images distilled from statistics of the {records:,} private records of ",
+    "drawn set": "{count:,} synthetic images drawn from a generator that was made from the {records:,} private records "
+    "of ",
     "joined set": "{count:,} synthetic images of several releases, made from at most {records:,} private records of ",
     "joined disjoint set": "{count:,} synthetic images of several releases, made from {records:,} private records of ",
     "statistics": "{count:,} numbers measured on the {records:,} private records of ",
@@ -46,6 +49,8 @@ _REVEALING = {"statistics": "numbers", "classifier": "weights"}
 _TOGETHER = {
     "distilled set": "This epsilon was spent once, on the statistics: the guarantee covers them, this set and every "
     "other set distilled from them, all together.",
+    "drawn set": "This epsilon was spent once, on the generator: the guarantee covers it, the set it was published "
+    "with, this set and every other set drawn from it, all together.",
     "joined set": "A record may be in several of the releases joined here, so this epsilon counts the questions of all "
     "of them, for a record that is in each.",
     "joined disjoint set": "Whoever joined these releases says that no record is in two of them. Then each record is "
@@ -53,6 +58,10 @@ _TOGETHER = {
     "statistics": "This epsilon is spent once: the guarantee covers these numbers and every set distilled from them, "
     "all together.",
 }
+_GENERATOR = (
+    "This release also holds the generator that made the images; the guarantee covers it, and every set drawn from it, "
+    "all together."
+)
 
 
 def statement_of(
@@ -66,6 +75,7 @@ def statement_of(
     count: int,
     records: int,
     data: str,
+    generator: bool = False,
 ) -> str:
     """One paragraph that a review board can read, saying exactly what the numbers say.
 
@@ -79,6 +89,7 @@ def statement_of(
         count: Number of synthetic images, of measured numbers, or of weights.
         records: Number of private records.
         data: Name of the private data.
+        generator: Whether a generator is published with a set.
 
     >>> statement_of(private=False, seeded=True, epsilon_budgeted=1.0, epsilon_spent=0.9996, delta=1e-5,
     ...              holding="set", count=20, records=1000, data="toy")[:42]
@@ -86,7 +97,7 @@ def statement_of(
     """
     held = _HELD[holding].format(count=count, records=records) + f'"{data}"'
     if not private:
-        reveal = _REVEALING.get(holding, "images")
+        reveal = _REVEALING.get(holding, "images and its generator" if generator else "images")
         return " ".join(["NOT PRIVATE.", *_reasons(seeded, epsilon_budgeted, epsilon_spent), _treat(held, reveal)])
     epsilon = rounded_up(epsilon_spent)
     sentences = [
@@ -107,6 +118,8 @@ def statement_of(
         )
     if holding in _TOGETHER:
         sentences.append(_TOGETHER[holding])
+    if generator:
+        sentences.append(_GENERATOR)
     sentences.append("What the guarantee does not cover is listed with it.")
     return " ".join(sentences)
 

@@ -13,6 +13,7 @@ from privset.errors import ReleaseError
 from privset.facts import PublicFacts, denormalise, normalise, scale
 from privset.methods.method import Synthesis
 from privset.release import tensors
+from privset.release.generator import Generator
 
 FILE = "set.safetensors"
 
@@ -38,11 +39,13 @@ class SyntheticSet:
         images: uint8 pixels in the data's own form, or unbounded float32 in the normalised space.
         labels: int64; label ``k`` means ``facts.classes[k]``.
         facts: The public description of the data the set stands for.
+        generator: What made the images, if it is published with them; None otherwise.
     """
 
     images: Tensor
     labels: Tensor
     facts: PublicFacts
+    generator: Generator | None = None
 
     def __post_init__(self) -> None:
         shape = tuple(self.images.shape)
@@ -74,12 +77,19 @@ class SyntheticSet:
         images = synthesis.images.detach().to("cpu", torch.float32).contiguous()
         # Checked as floats: turned into 8-bit pixels first, a NaN would silently become some grey value.
         floats = cls(images, synthesis.labels.detach().cpu().contiguous(), facts)
-        return floats if synthesis.keep_floats else cls(denormalise(images, facts), floats.labels, facts)
+        generator = None if synthesis.generator is None else Generator(synthesis.generator, facts)
+        pixels = images if synthesis.keep_floats else denormalise(images, facts)
+        return cls(pixels, floats.labels, facts, generator)
 
     @property
     def pixel_form(self) -> PixelForm:
         """Whether images are ordinary 8-bit pixels, or floats that need not fit into the range of pixels."""
         return "8-bit" if self.images.dtype == torch.uint8 else "unbounded floats"
+
+    @property
+    def keeps_floats(self) -> bool:
+        """Whether images are unbounded floats."""
+        return self.images.is_floating_point()
 
     @property
     def per_class(self) -> tuple[int, ...]:

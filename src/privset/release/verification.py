@@ -12,6 +12,7 @@ records and with the noise it names.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,13 @@ from typing import Any
 from privset.errors import PrivsetError, ReleaseError
 from privset.methods import require_measuring
 from privset.release import replanning
-from privset.release.artefact import read_file
+from privset.release.artefact import load, read_file
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import LEDGER_FILE, Certificate
 from privset.release.examination import Examination, Failed, expect
 from privset.release.joint_examination import JointExamination
+from privset.release.software import versions
+from privset.release.synthetic import SyntheticSet
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,13 +76,13 @@ def verify(folder: str | Path, *, source: str | Path | None = None) -> Verificat
 
     Args:
         folder: The release: a set, or statistics.
-        source: The release of the statistics that the set was distilled from. They are checked too, and that the two
-            belong together.
+        source: The release that the set was made from: the statistics it was distilled from, or the set whose generator
+            it was drawn from. It is checked too, and that the two belong together.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise ReleaseError(f"{folder} is not a folder; give the folder of a release, with its {CERTIFICATE_FILE}")
-    statistics = None if source is None else verify(source)
+    origin = None if source is None else verify(source)
     try:
         text = read_file(folder, CERTIFICATE_FILE)
         certificate = Certificate.parse(text)
@@ -89,8 +92,8 @@ def verify(folder: str | Path, *, source: str | Path | None = None) -> Verificat
         )
     examination = Examination if certificate.joined is None else JointExamination
     checks = examination(folder, text, certificate).all()
-    if statistics is not None:
-        checks.append(("source", lambda: _belongs(certificate, statistics)))
+    if origin is not None:
+        checks.append(("source", lambda: _belongs(certificate, origin, folder)))
     return Verification(
         path=folder,
         checks=tuple(_attempt(name, check) for name, check in checks),
@@ -109,12 +112,16 @@ def require_verified(folder: Path, done: str) -> None:
         raise ReleaseError(f"{folder} is not what it claims to be, so nothing is {done} ({'; '.join(bad)})")
 
 
-def _belongs(made: Certificate, statistics: Verification) -> str:
-    """That a set says of its statistics what these say of themselves."""
-    bad = ", ".join(check.name for check in statistics.failures)
-    expect(statistics.ok, f"{statistics.path} does not hold by itself: {bad}; `privset verify` says more")
-    theirs = statistics.certificate
+def _belongs(made: Certificate, origin: Verification, folder: Path) -> str:
+    """That a set says of the release it was made from what this says of itself."""
+    bad = ", ".join(check.name for check in origin.failures)
+    expect(origin.ok, f"{origin.path} does not hold by itself: {bad}; `privset verify` says more")
+    theirs = origin.certificate
     assert theirs is not None
+    return _drawn(made, theirs, origin, folder) if made.drawn is not None else _distilled(made, theirs, origin)
+
+
+def _distilled(made: Certificate, theirs: Certificate, statistics: Verification) -> str:
     expect(theirs.holding == "statistics", f"{statistics.path} does not hold statistics")
     expect(made.source is not None, "this set was not distilled from published statistics")
     assert made.source is not None
@@ -123,16 +130,8 @@ def _belongs(made: Certificate, statistics: Verification) -> str:
         f"this set was distilled from other statistics than those in {statistics.path}",
     )
     method, measured = replanning.method_of(made), replanning.method_of(theirs).config
-    said = {
-        "guarantee": made.guarantee == theirs.guarantee,
-        "noise source": made.noise_source == theirs.noise_source,
-        "events": made.events == theirs.events,
-        "limits": made.not_accounted == theirs.not_accounted,
-        "claim": made.claim == theirs.claim,
-        "facts": made.facts == theirs.facts,
-        "method": made.method == theirs.method,
+    said = _same(made, theirs) | {
         "seed": made.seeds.get("measured") == theirs.seeds.get("public"),
-        "ledger": made.files.get(LEDGER_FILE) == theirs.files.get(LEDGER_FILE),
         "settings": all(
             getattr(method.config, name) == getattr(measured, name)
             for name in require_measuring(type(method)).measured_with
@@ -141,6 +140,53 @@ def _belongs(made: Certificate, statistics: Verification) -> str:
     odd = ", ".join(name for name, same in said.items() if not same)
     expect(not odd, f"the set differs from its statistics in {odd}")
     return f"distilled from the statistics in {statistics.path}, which hold"
+
+
+def _drawn(made: Certificate, theirs: Certificate, origin: Verification, folder: Path) -> str:
+    assert made.drawn is not None
+    release, made_set = load(origin.path), load(folder).set
+    expect(release.generator is not None, f"{origin.path} holds no generator")
+    assert release.generator is not None
+    expect(
+        (made.drawn.certificate, made.drawn.generator) == (theirs.seal, release.generator.digest()),
+        f"this set was drawn from the generator of another release than {origin.path}",
+    )
+    said = _same(made, theirs) | {
+        "source": made.source == theirs.source,
+        "seeds": {name: seed for name, seed in made.seeds.items() if name != "drawn"} == theirs.seeds,
+        "settings": made.configuration == theirs.configuration,
+        "form of pixels": made_set.pixel_form == release.set.pixel_form,
+    }
+    odd = ", ".join(name for name, same in said.items() if not same)
+    expect(not odd, f"the set differs from the release it was drawn from in {odd}")
+    theirs_torch, ours = made.software.get("torch"), versions()["torch"]
+    if theirs_torch != ours:
+        return f"belongs to {origin.path}, which holds; not drawn again, because torch is {ours}, not {theirs_torch}"
+    again = release.generator.draw(per_class=made_set.per_class[0], seed=made.seeds["drawn"])
+    images = SyntheticSet.from_synthesis(
+        dataclasses.replace(again, keep_floats=release.set.keeps_floats), made_set.facts
+    )
+    # Sums of floats are not the same on every processor: one level of 8-bit pixels, or a thousandth.
+    apart = (images.images.float() - made_set.images.float()).abs().max() if len(images) == len(made_set) else math.inf
+    expect(
+        float(apart) <= (1e-3 * max(1.0, float(images.images.abs().max())) if release.set.keeps_floats else 1.0),
+        "the generator, drawn from with the recorded seed, makes other images",
+    )
+    return f"drawn from the generator in {origin.path}, which holds; drawn again, and the same images"
+
+
+def _same(made: Certificate, theirs: Certificate) -> dict[str, bool]:
+    """Whether two certificates say the same of what was asked, by the name of what they say."""
+    return {
+        "guarantee": made.guarantee == theirs.guarantee,
+        "noise source": made.noise_source == theirs.noise_source,
+        "events": made.events == theirs.events,
+        "limits": made.not_accounted == theirs.not_accounted,
+        "claim": made.claim == theirs.claim,
+        "facts": made.facts == theirs.facts,
+        "method": made.method == theirs.method,
+        "ledger": made.files.get(LEDGER_FILE) == theirs.files.get(LEDGER_FILE),
+    }
 
 
 def _attempt(name: str, check: Callable[[], str]) -> Check:

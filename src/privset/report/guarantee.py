@@ -172,7 +172,7 @@ def together(subjects: Sequence[Subject]) -> list[str]:
 def _together(name: str, group: Sequence[Certificate]) -> str:
     if not all(one.guarantee.private for one in group):
         return f"Not every release of {name} on this page is private: together they have no guarantee."
-    paid = {(one.seal if one.source is None else one.source.certificate): one.guarantee for one in group}.values()
+    paid = {one.payment: one.guarantee for one in group}.values()
     if len(paid) == 1:
         return f"The releases of {name} share one epsilon: all come from the same statistics."
     epsilon = rounded_up(math.fsum(one.epsilon_spent for one in paid))

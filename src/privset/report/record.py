@@ -111,6 +111,8 @@ def _digests(certificate: Certificate) -> list[tuple[str, Child]]:
     rows = [("this certificate (its seal)", certificate.seal), ("the content", certificate.contents.digest)]
     if certificate.source is not None:
         rows.append(("the certificate of its statistics", certificate.source.certificate))
+    if certificate.drawn is not None:
+        rows.append(("the certificate of its generator", certificate.drawn.certificate))
     rows += certificate.files.items()
     return [(name, tag("code", digest)) for name, digest in rows]
 

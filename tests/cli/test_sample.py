@@ -1,0 +1,66 @@
+"""`privset sample` as a user types it, after a whole run of `privset generate`."""
+
+import json
+
+import numpy as np
+import pytest
+
+from privset.cli import main
+
+TINY = {
+    "psg-prior": "--runs 1 --outer-steps 1 --batches-per-step 2 --batch-size 16 --width 4 --code 3 --generator-width 4",
+    "dp-merf": "--waves 6 --width 5 --steps 2 --batch-size 8",
+}
+
+
+@pytest.fixture(scope="module", params=TINY)
+def release(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    rng = np.random.default_rng(0)
+    np.savez(folder / "own.npz", x=rng.integers(0, 255, (60, 8, 8), dtype=np.uint8), y=np.arange(60) % 3)
+    words = ["--method", request.param, "--epsilon", "5", "--accountant", "rdp", *TINY[request.param].split()]
+    out = folder / "release"
+    assert main(["generate", str(folder / "own.npz"), *words, "--per-class", "2", "--out", str(out)]) == 0
+    (folder / "own.npz").unlink()  # nothing below needs it
+    return out
+
+
+def test_images_are_drawn_without_data_and_verified(call, release, tmp_path):
+    code, out, err = call("sample", release, "--per-class", 4, "--seed", 3, "--out", tmp_path / "drawn")
+    assert code == 0, err
+    assert "12 synthetic images drawn from a generator" in out
+    code, out, _ = call("verify", tmp_path / "drawn", "--source", release, "--json")
+    assert code == 0, out
+    assert call("verify", release)[0] == 0
+    text = (tmp_path / "drawn" / "config.toml").read_text()
+    assert "per-class = 4\nseed = 3\n" in text
+    words = ["sample", release, "--config", tmp_path / "drawn" / "config.toml", "--out", tmp_path / "again", "--json"]
+    code, out, _ = call(*words)
+    assert code == 0
+    assert json.loads(out)["images"] == 12
+    sets = [(tmp_path / name / "set.safetensors").read_bytes() for name in ("drawn", "again")]
+    assert sets[0] == sets[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--per-class", "0"], "per-class must be at least 1"),
+        (["--device", "tpu"], "device must be cpu, cuda or cuda:N"),
+        (["--epsilon", "1"], "--epsilon"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_with_a_sentence(call, release, tmp_path, words, sentence):
+    code, out, err = call("sample", release, "--out", tmp_path / "drawn", *words)
+    assert code == 2
+    assert out == ""
+    assert sentence in " ".join(err.replace("│", " ").split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_release_without_a_generator_is_refused_with_what_to_do(call, release, tmp_path):
+    assert call("sample", release, "--per-class", 1, "--out", tmp_path / "drawn")[0] == 0
+    code, _, err = call("sample", tmp_path / "drawn", "--out", tmp_path / "more")
+    assert code == 2
+    assert "holds no generator" in err
+    assert "psg-prior" in err
