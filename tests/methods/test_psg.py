@@ -114,7 +114,7 @@ def test_a_step_of_matching_is_one_of_sgd_down_the_distance(network, keep_floats
     theirs, labels = ours.clone().requires_grad_(), torch.arange(3).repeat_interleave(2)
     built = networks.build(network, facts, seed=1, width=4)
     match, optimiser = (
-        _matching(built, ours, labels, facts, config),
+        _matching(built, ours, labels, facts, config, torch.zeros_like(ours)),
         torch.optim.SGD([theirs], lr=0.5, momentum=0.5),
     )
     weights = list(built.parameters())

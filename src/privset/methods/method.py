@@ -197,6 +197,8 @@ class Method(abc.ABC, Generic[Config]):
     config_type: ClassVar[type[MethodConfig]]
     presets: ClassVar[tuple[str, ...]]
     """Names that `preset` knows; `preset_for` says which is the default."""
+    resumable: ClassVar[bool] = False
+    """Whether a run that was stopped can go on: it measures first, or keeps its state in ``curator.checkpoint``."""
 
     def __init__(self, config: Config) -> None:
         self.config = config

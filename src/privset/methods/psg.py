@@ -19,6 +19,7 @@ from torch.func import functional_call
 from privset import networks
 from privset.errors import ConfigError
 from privset.facts import PublicFacts, pixel_range
+from privset.methods.checkpoint import Stages
 from privset.methods.matching import matching_slope
 from privset.methods.method import (
     Execution,
@@ -141,6 +142,7 @@ class Psg(SetMethod[PsgConfig]):
     reference = "Chen, Kerkouche, Fritz: Private Set Generation with Discriminative Information, NeurIPS 2022"
     config_type = PsgConfig
     presets = ("paper", "small")
+    resumable = True
 
     @classmethod
     def preset(cls, name: str, *, per_class: int, epsilon: float) -> PsgConfig:
@@ -186,24 +188,28 @@ class Psg(SetMethod[PsgConfig]):
         labels = torch.arange(len(facts.classes)).repeat_interleave(config.per_class).to(execution.device)
         images = torch.randn(len(labels), *facts.shape, generator=generator).to(execution.device)
         network = self._network(facts, 0).to(execution.device)
-        match, train = _matching(network, images, labels, facts, config), _training(network, images, labels, config)
+        velocity, distance = torch.zeros_like(images), torch.zeros((), device=execution.device)
+        match = _matching(network, images, labels, facts, config, velocity)
+        train = _training(network, images, labels, config)
+
+        def look() -> Glimpse:
+            return Glimpse(images, labels, {"distance": distance})  # of charged answers alone
 
         curator.prepay(question, event.count)
-        observer.phase("matching gradients", event.count)
-        for _ in range(config.runs):
-            fresh = self._network(facts, int(torch.randint(2**31, (), generator=generator)))
-            network.load_state_dict(fresh.state_dict())  # in place, so that recorded steps go on with it
-            for outer in range(config.outer_steps):
-                if outer:  # no gradient is matched after the last training, so none is done
-                    for batch in _batches(len(labels), config, generator):
-                        train(sent(batch, labels.device))
-                parameters = {name: value.detach() for name, value in network.named_parameters()}
-                for answer in curator.gradient(question, _loss_of(network), parameters, draws=config.batches_per_step):
-                    distance = match(torch.cat([total.flatten() for total in answer.values()]) / expected_batch)
-                    observer.step()
-                    observer.show(
-                        lambda d=distance: Glimpse(images, labels, {"distance": d})
-                    )  # of charged answers alone
+        stages = Stages(generator, curator.checkpoint, observer)
+        changed = {"images": images, "velocity": velocity, **network.state_dict(prefix="network.")}
+        how = {"outcome": ("images",), "look": look, "parts": config.batches_per_step}
+        for point in stages.loop("matching gradients", config.runs * config.outer_steps, changed, **how):
+            if point % config.outer_steps == 0:  # a run begins
+                fresh = self._network(facts, int(torch.randint(2**31, (), generator=generator)))
+                network.load_state_dict(fresh.state_dict())  # in place, so that recorded steps go on with it
+            else:  # no gradient is matched after the last training, so none is done
+                for batch in _batches(len(labels), config, generator):
+                    train(sent(batch, labels.device))
+            parameters = {name: value.detach() for name, value in network.named_parameters()}
+            for answer in curator.gradient(question, _loss_of(network), parameters, draws=config.batches_per_step):
+                distance = match(torch.cat([total.flatten() for total in answer.values()]) / expected_batch)
+                stages.part(look)
         return Synthesis(images.cpu(), labels.cpu(), keep_floats=config.keep_floats)
 
     def _network(self, facts: PublicFacts, seed: int) -> nn.Module:
@@ -220,10 +226,12 @@ def _loss_of(network: nn.Module):
     return loss
 
 
-def _matching(network: nn.Module, images: Tensor, labels: Tensor, facts: PublicFacts, config: PsgConfig) -> Step:
+def _matching(
+    network: nn.Module, images: Tensor, labels: Tensor, facts: PublicFacts, config: PsgConfig, velocity: Tensor
+) -> Step:
     """Moves the images, by gradient descent with momentum, towards giving the network a gradient ``[d]``."""
     shapes = [weight.shape for weight in network.parameters()]
-    velocity, (low, high) = torch.zeros_like(images), pixel_range(facts, images)
+    low, high = pixel_range(facts, images)
 
     def step(target: Tensor) -> Tensor:
         pieces = target.split([shape.numel() for shape in shapes])

@@ -43,6 +43,7 @@ from privset.release.sections import (
     Facts,
     Guarantee,
     Joined,
+    Party,
     Source,
     StatisticsContents,
 )
@@ -77,6 +78,7 @@ class Certificate(Document):
     contents: Contents
     source: Source | None = Field(default=None, description="Only if the set was distilled from published statistics")
     joined: Joined | None = Field(default=None, description="Only if the set was joined from several releases")
+    party: Party | None = Field(default=None, description="Only if it is one of several parties' with disjoint classes")
     files: dict[str, Digest] = Field(description="SHA-256 of every other file of the release")
     software: dict[str, str]
     seal: Digest = Field(description="SHA-256 of everything else in this certificate")

@@ -125,6 +125,18 @@ class Joined(Document):
     parts: tuple[Part, ...] = Field(min_length=2)
 
 
+class Party(Document):
+    """Whose release it is, where parties with classes of their own publish one after the other."""
+
+    classes: tuple[str, ...] = Field(
+        min_length=1, description="The classes that the party has; a classifier has outputs for others as well"
+    )
+    received: tuple[Digest, ...] = Field(
+        description="Seals of the certificates of the releases that it had received, in their order; of classifiers it "
+        "went on from the last"
+    )
+
+
 class Source(Document):
     """The statistics that a set was distilled from."""
 
