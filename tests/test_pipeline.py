@@ -70,10 +70,25 @@ class Curious(Psg):
         return made
 
 
-def test_a_run_that_dies_leaves_its_charges_and_no_release_and_blocks_the_next(tmp_path):
+class Onetime(Broken):
+    """Neither keeps its answers nor where it stands."""
+
+    resumable = False
+
+
+def test_a_run_that_dies_leaves_its_charges_and_no_release_and_the_same_call_goes_on(tmp_path):
     out = tmp_path / "set"
     with pytest.raises(RuntimeError):
         generate(dataset(), method=Broken(TINY["psg"]), budget=BUDGET, out=out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["set.ledger.jsonl", "set.unfinished"]
+    generate(dataset(), method=METHOD, budget=BUDGET, out=out)
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
+
+
+def test_a_run_that_cannot_go_on_and_dies_blocks_the_next(tmp_path):
+    out = tmp_path / "set"
+    with pytest.raises(RuntimeError):
+        generate(dataset(), method=Onetime(TINY["psg"]), budget=BUDGET, out=out)
     assert [path.name for path in tmp_path.iterdir()] == ["set.ledger.jsonl"]
     with pytest.raises(BudgetError, match="by a run that did not finish"):
         generate(dataset(), method=METHOD, budget=BUDGET, out=out)

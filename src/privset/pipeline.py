@@ -5,15 +5,18 @@ spending privacy is made to go wrong first: the output folder, the data and the 
 first question is charged.
 
 A method that measures can stop half-way: `measure` publishes the noisy statistics, `distil` makes sets from them
-without any data. These two, and `generate` with such a method, may be killed at any moment; the same call goes
-on where they stood.
+without any data. All of these calls may be killed at any moment; the same call goes on where they stood. A run of
+`total` questions keeps its answers, one of `gradient` questions where it stands, its noise included; only a method that
+says it is not resumable has to be paid for again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -40,7 +43,7 @@ from privset.methods import (
     require_measuring,
 )
 from privset.observer import Observer
-from privset.privacy import Curator, Ledger, NoiseSource, PrivacyBudget, Tally, system_noise, take_up
+from privset.privacy import Curator, Ledger, NoiseSource, PrivacyBudget, Standing, Tally, go_on, system_noise, take_up
 from privset.privacy.accounting import merge
 from privset.release import (
     LEDGER_FILE,
@@ -61,6 +64,7 @@ from privset.release import (
     save,
 )
 from privset.release.certificate import plain
+from privset.release.sections import Party
 from privset.release.software import deciding_versions
 from privset.release.statement import Holding
 from privset.release.unfinished import check_free, ledger_beside
@@ -96,12 +100,13 @@ def generate(
     execution: Execution | None = None,
     observer: Observer | None = None,
     tally: Tally | None = None,
+    party: Party | None = None,
 ) -> Release:
     """Make a synthetic set from private records and publish it, with its certificate, in the folder ``out``.
 
     Questions are charged to ``OUT.ledger.jsonl`` beside the release before they are answered. A run that is
-    killed leaves that file, and no release; a run that finishes moves it into the release. With a method that
-    measures, the same call takes a killed run up again.
+    killed leaves that file, and no release; a run that finishes moves it into the release. With a method that is
+    resumable, the same call takes a killed run up again, and ends as that would have.
 
     Args:
         data: A loaded data set, the name of one, or a path.
@@ -112,6 +117,7 @@ def generate(
         execution: Device and chunking.
         observer: Told about progress.
         tally: Receives what the data holder alone may see.
+        party: Whose release it is, for the certificate, if it is one of several parties' with disjoint classes.
 
     Raises:
         PrivsetError: Whatever was wrong, found before any budget was spent wherever that is possible.
@@ -119,15 +125,15 @@ def generate(
     method = method or _default(execution)
     if not isinstance(method, SetMethod):
         raise ConfigError(f"{method.name} makes no synthetic set, but a classifier; call privset.train with it")
-    job = _Job.prepare(data, method, budget, Path(out), noise, execution, observer, tally)
-    if not isinstance(method, MeasuringMethod):
-        ledger = job.new_ledger()
-        synthesis = method.run(job.curator(ledger), job.planned, execution=job.execution, observer=job.observer)
-        return job.publish_set(synthesis, ledger)
-    with Unfinished(job.out, job.identity("generate")) as work:
-        measured, ledger = job.measure(method, work)
-        synthesis = method.distil(measured, execution=job.execution, observer=job.observer, checkpoint=work.checkpoint)
-        return job.publish_set(synthesis, ledger)
+    job = _Job.prepare(data, method, budget, Path(out), noise, execution, observer, tally, party)
+    if isinstance(method, MeasuringMethod):
+        with Unfinished(job.out, job.identity("generate")) as work:
+            measured, ledger = job.measure(method, work)
+            how = {"execution": job.execution, "observer": job.observer, "checkpoint": work.checkpoint}
+            return job.publish_set(method.distil(measured, **how), ledger)
+    with job.asking("generate") as asked:
+        synthesis = method.run(asked.curator, job.planned, execution=job.execution, observer=job.observer)
+        return job.publish_set(synthesis, asked.ledger, asked.standing)
 
 
 def train(
@@ -141,28 +147,29 @@ def train(
     execution: Execution | None = None,
     observer: Observer | None = None,
     tally: Tally | None = None,
+    party: Party | None = None,
 ) -> ClassifierRelease:
     """Train a classifier on private records and publish it, with its certificate, in the folder ``out``.
 
-    Arguments and charges are those of `generate`; by default the method is dp-sgd with its strong settings. A run that
-    is killed leaves its ledger, and no release. With ``start``, a published classifier of the same form, training goes
+    Arguments and charges are those of `generate`; by default the method is dp-sgd with its strong settings. The same
+    call takes a killed run up again. With ``start``, a published classifier of the same form, training goes
     on from its weights, once they are verified; a private one cannot go on from one that is not. What ``start`` cost
     is not in this certificate, which says so: where records were used for both, epsilons add up.
     """
     method = method or DpSgd(DpSgdConfig())
     if not isinstance(method, TrainingMethod):
         raise ConfigError(f"{method.name} trains no classifier, but makes a synthetic set; call privset.generate")
-    job = _Job.prepare(data, method, budget, Path(out), noise, execution, observer, tally)
+    job = _Job.prepare(data, method, budget, Path(out), noise, execution, observer, tally, party)
     start, limits = (None, ()) if start is None else _verified_start(start, job)
-    ledger = job.new_ledger()
-    trained = method.train(
-        job.curator(ledger),
-        job.planned,
-        start=None if start is None else start.trained.weights,
-        execution=job.execution,
-        observer=job.observer,
-    )
-    job.publish(Classifier.from_training(trained, job.dataset.facts), ledger, limits)
+    with job.asking("train", start=None if start is None else start.certificate.seal) as asked:
+        trained = method.train(
+            asked.curator,
+            job.planned,
+            start=None if start is None else start.trained.weights,
+            execution=job.execution,
+            observer=job.observer,
+        )
+        job.publish(Classifier.from_training(trained, job.dataset.facts), asked.ledger, limits, asked.standing)
     return load_classifier(job.out)
 
 
@@ -245,6 +252,15 @@ def distil(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class _Asking:
+    """What a method asks as it goes: the curator, its ledger and, if it can be taken up again, where the run stands."""
+
+    curator: Curator
+    ledger: Ledger
+    standing: Standing | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Job:
     """One run on private records, all of its parts checked, nothing charged."""
 
@@ -257,6 +273,7 @@ class _Job:
     observer: Observer
     tally: Tally
     started: float
+    party: Party | None
 
     @classmethod
     def prepare(
@@ -269,9 +286,10 @@ class _Job:
         execution: Execution | None,
         observer: Observer | None,
         tally: Tally | None,
+        party: Party | None = None,
     ) -> _Job:
         observer = observer or Observer()
-        check_free(out, resumable=isinstance(method, MeasuringMethod))
+        check_free(out, resumable=method.resumable)
         dataset = data if isinstance(data, Dataset) else data_room.load(data, observer=observer)
         return cls(
             method=method,
@@ -283,12 +301,29 @@ class _Job:
             observer=observer,
             tally=tally or Tally(),
             started=time.perf_counter(),
+            party=party,
         )
 
-    def new_ledger(self) -> Ledger:
-        """Of a run that asks as it goes, and cannot be taken up again."""
-        self.out.parent.mkdir(parents=True, exist_ok=True)
-        return Ledger(self.planned.budget, ledger_beside(self.out), self.observer)
+    @contextlib.contextmanager
+    def asking(self, command: str, **more: Any) -> Iterator[_Asking]:
+        """A curator for a method that asks as it goes; one that is resumable goes on where it stood.
+
+        Args:
+            command: What was called.
+            more: What else a run that takes this one up again must have in common with it.
+        """
+        if not self.method.resumable:
+            self.out.parent.mkdir(parents=True, exist_ok=True)
+            ledger = Ledger(self.planned.budget, ledger_beside(self.out), self.observer)
+            yield _Asking(curator=self.curator(ledger), ledger=ledger)
+            return
+        # The libraries that make noise of a key, too: another version might make other noise of it.
+        identity = self.identity(command) | {"software": deciding_versions("numpy", "randomgen")} | more
+        with Unfinished(self.out, identity) as work:
+            ledger, standing = go_on(
+                self.planned.budget, work.ledger, work.folder, self.noise, work.words, self.observer
+            )
+            yield _Asking(curator=self.curator(ledger, standing=standing), ledger=ledger, standing=standing)
 
     def curator(self, ledger: Ledger, **options: Any) -> Curator:
         return Curator(
@@ -321,14 +356,20 @@ class _Job:
             "questions": [plain(dataclasses.asdict(event)) for event in planned.events],
             "noise": self.noise.kind if self.noise.seed is None else f"{self.noise.kind} with {self.noise.seed}",
             "software": deciding_versions(),
+            # What the certificate will say must not depend on which process writes it.
+            "party": None if self.party is None else self.party.model_dump(mode="json"),
         }
 
-    def publish_set(self, synthesis: Synthesis, ledger: Ledger) -> Release:
-        self.publish(SyntheticSet.from_synthesis(synthesis, self.dataset.facts), ledger)
+    def publish_set(self, synthesis: Synthesis, ledger: Ledger, standing: Standing | None = None) -> Release:
+        self.publish(SyntheticSet.from_synthesis(synthesis, self.dataset.facts), ledger, standing=standing)
         return load(self.out)
 
     def publish(
-        self, content: SyntheticSet | NoisyStatistics | Classifier, ledger: Ledger, limits: tuple[str, ...] = ()
+        self,
+        content: SyntheticSet | NoisyStatistics | Classifier,
+        ledger: Ledger,
+        limits: tuple[str, ...] = (),
+        standing: Standing | None = None,
     ) -> None:
         """Write the release, if the method asked exactly what it planned; ``limits`` are not covered either."""
         planned, path = self.planned, ledger_beside(self.out)
@@ -336,6 +377,12 @@ class _Job:
             raise BudgetError(
                 f"{planned.method} asked other questions than it planned: {ledger.events} instead of {planned.events}. "
                 f"Nothing is released; what was charged is in {path}. This is a bug: please report it."
+            )
+        if standing is not None and standing.answered != planned.questions:
+            raise BudgetError(
+                f"{planned.method} used {standing.answered:,} answers and planned {planned.questions:,}: some were "
+                f"left out, or asked for twice. Nothing is released; what was charged is in {path}. This is a bug: "
+                "please report it."
             )
         config_file = configuration.of_plan(planned, _holding(content), self.dataset.reading)
         seconds = time.perf_counter() - self.started
@@ -347,6 +394,7 @@ class _Job:
             seconds=seconds,
             config_file=config_file,
             also_not_accounted=limits,
+            party=self.party,
         )
         save(self.out, content, issued, path, config_file)
         path.unlink()  # its copy in the release is durable by now

@@ -16,7 +16,8 @@ from privset.continual.receiving import find
 from privset.data import Records, of_classes, of_labels
 from privset.data.partitions import split
 from privset.errors import ConfigError, DataError, ReleaseError
-from privset.release import verify
+from privset.observer import Observer
+from privset.release import Certificate, verify
 
 
 def stage(
@@ -203,7 +204,7 @@ def test_a_finished_stage_is_not_run_again_and_not_taken_for_another(tmp_path, d
         stage(dataset, ("ant", "cat"), tmp_path / "one", seed=None)
 
 
-def test_a_classifier_goes_on_from_the_last_one_and_needs_its_note(tmp_path, dataset):
+def test_a_classifier_goes_on_from_the_last_one_and_its_certificate_says_whose_it_is(tmp_path, dataset):
     for folder, received in (("one", []), ("two", ["one"])):
         party = ("ant", "bee") if folder == "one" else ("cat", "dog")
         stage(dataset, party, tmp_path / folder, 1 + len(received), "dp-sgd", [tmp_path / name for name in received])
@@ -211,9 +212,14 @@ def test_a_classifier_goes_on_from_the_last_one_and_needs_its_note(tmp_path, dat
     note = json.loads((tmp_path / "two" / "stage.json").read_text())
     assert note["digest"] != fresh.certificate.contents.digest  # same records and noise, other start
     assert [one["classes"] for one in note["received"]] == [["ant", "bee"]]
-    shutil.copytree(tmp_path / "one" / "release", tmp_path / "bare")
+    shutil.copytree(tmp_path / "two" / "release", tmp_path / "bare")
+    (bare,) = receive([tmp_path / "bare"], BUDGET, private=False)
+    assert bare.classes == ("cat", "dog")
+    assert bare.certificate.party.received == (note["received"][0]["seal"],)
+    alone = of_classes(dataset, ("ant", "bee"), among=CLASSES)
+    pipeline.train(alone, method=method_named("dp-sgd"), budget=BUDGET, out=tmp_path / "nobodys")
     with pytest.raises(ReleaseError, match="does not say what classes its party has"):
-        receive([tmp_path / "bare"], BUDGET, private=False)
+        receive([tmp_path / "nobodys"], BUDGET, private=False)
     with pytest.raises(ReleaseError, match="holds something else than the sets that dp-merf makes"):
         stage(dataset, ("cat", "dog"), tmp_path / "three", 2, "dp-merf", [tmp_path / "one"])
     with pytest.raises(ReleaseError, match="this party would train another"):
@@ -237,8 +243,103 @@ def test_a_note_that_was_changed_is_refused(tmp_path, dataset):
     stage(dataset, ("ant", "bee"), tmp_path / "one")
     note = tmp_path / "one" / "stage.json"
     note.write_text(note.read_text().replace('"bee"', '"cat"'))
-    with pytest.raises(ReleaseError, match="names other classes than the release"):
+    with pytest.raises(ReleaseError, match="names other classes than the certificate"):
         receive([tmp_path / "one"], BUDGET, private=False)
     note.write_text("{")
     with pytest.raises(ReleaseError, match="cannot be read"):
         receive([tmp_path / "one"], BUDGET, private=False)
+
+
+@pytest.mark.parametrize("method", ["dp-merf", "dp-sgd"])
+def test_a_stage_that_died_before_its_note_names_what_it_had_received_and_nothing_else(tmp_path, dataset, method):
+    for number, party in enumerate((CLASSES[:2], CLASSES[2:4]), 1):
+        stage(dataset, party, tmp_path / str(number), number, method, known=CLASSES)
+    last = {"number": 3, "method": method, "known": CLASSES}
+    both = [tmp_path / "1", tmp_path / "2"]
+    own = stage(dataset, CLASSES[4:], tmp_path / "3", received=both, **last)
+    note = tmp_path / "3" / "stage.json"
+    written = note.read_bytes()
+    note.unlink()  # as if it had died just then
+    for others in ([], both[:1], both[::-1]):
+        with pytest.raises(ReleaseError, match="other releases received"):
+            stage(dataset, CLASSES[4:], tmp_path / "3", received=others, **last)
+        assert not note.exists()
+    assert stage(dataset, CLASSES[4:], tmp_path / "3", received=both, **last).certificate == own.certificate
+    assert note.read_bytes() == written
+    note.write_bytes(written.replace(b'"stage": 3', b'"stage": 4'))
+    with pytest.raises(ReleaseError, match=r"another stage\.json"):
+        stage(dataset, CLASSES[4:], tmp_path / "3", received=both, **last)
+
+
+class Killed(BaseException):
+    """What no `except Exception` catches."""
+
+
+class Killer(Observer):
+    """Kills at the n-th step of the first phase of a method."""
+
+    def __init__(self, step):
+        self.left = step
+
+    def step(self, count=1, **values):
+        self.left -= count
+        if self.left <= 0:
+            raise Killed
+
+
+@pytest.mark.parametrize("method", ["psg", "dp-sgd"])
+def test_a_stage_that_was_killed_while_it_learned_goes_on_with_what_it_had_received(tmp_path, dataset, method):
+    stage(dataset, CLASSES[:2], tmp_path / "1", 1, method)
+    stage(dataset, CLASSES[2:4], tmp_path / "other", 2, method)
+    received = receive([tmp_path / "1"], BUDGET, private=False)
+
+    def prepare(name):
+        one = Stage.prepare(
+            dataset,
+            CLASSES[4:],
+            number=2,
+            method=method_named(method),
+            budget=BUDGET,
+            out=tmp_path / name,
+            noise_seed=7,
+        )
+        one.check_free()
+        return one
+
+    whole = prepare("whole").run(received)
+    with pytest.raises(Killed):
+        prepare("killed").run(received, observer=Killer(3))
+    others = receive([tmp_path / "other"], BUDGET, private=False)
+    with pytest.raises(ReleaseError, match="belongs to a run that was stopped, and this is another"):
+        prepare("killed").run(others)
+    again = prepare("killed").run(received)
+    assert again.certificate.contents.digest == whole.certificate.contents.digest
+    assert again.certificate.party == whole.certificate.party
+    assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == ["release", "stage.json"]
+
+
+def forged(path, change):
+    """The release with another certificate, sealed anew."""
+    file = path / "certificate.json"
+    document = json.loads(file.read_text())
+    change(document)
+    certificate = Certificate.model_validate_json(json.dumps(document)).resealed()
+    file.write_bytes(certificate.to_bytes())
+
+
+@pytest.mark.parametrize(
+    ("method", "change"),
+    [
+        ("dp-merf", lambda d: d["party"].update(classes=["ant"])),
+        ("dp-merf", lambda d: d["party"].update(classes=["ant", "bee", "cat"])),
+        ("dp-sgd", lambda d: d["party"].update(classes=["ant", "yak"])),
+        ("dp-sgd", lambda d: d["party"].update(classes=["ant", "ant"])),
+        ("dp-sgd", lambda d: d["party"].update(received=["0" * 64])),
+        ("dp-merf", lambda d: d["party"].update(received=["0" * 64] * 2)),
+    ],
+)
+def test_what_is_said_of_the_party_is_verified(tmp_path, dataset, method, change):
+    path = stage(dataset, ("ant", "bee"), tmp_path / "one", method=method).release.path
+    assert "party" in {check.name for check in verify(path).checks}
+    forged(path, change)
+    assert {check.name for check in verify(path).failures} == {"party"}

@@ -79,8 +79,8 @@ def checks_of_verify() -> set[str]:
     """The name of every check there is, whatever a release holds; all parts of a joint one are "part"."""
     names = {"source"}  # of `verify --source`
     for kind in ("set", "statistics", "classifier"):
-        contents = SimpleNamespace(kind=kind, generator="any")
-        certificate: Any = SimpleNamespace(contents=contents, joined=SimpleNamespace(parts=(1, 2)))
+        contents, joined = SimpleNamespace(kind=kind, generator="any"), SimpleNamespace(parts=(1, 2))
+        certificate: Any = SimpleNamespace(contents=contents, joined=joined, party=SimpleNamespace())
         for examination in (Examination, JointExamination):
             names |= {re.sub(r" \d+$", "", name) for name, _ in examination(ROOT, b"", certificate).all()}
     return names

@@ -10,7 +10,7 @@ from privset.data import Dataset
 from privset.errors import BudgetError, ConfigError, ReleaseError
 from privset.methods import Architecture, DpSgd, DpSgdConfig, Psg, Trained
 from privset.observer import Observer
-from privset.pipeline import generate, ledger_beside, train
+from privset.pipeline import generate, train
 from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise
 from privset.release import verify
 
@@ -154,14 +154,14 @@ class Diverged(DpSgd):
         return {name: value * torch.nan for name, value in weights.items()}
 
 
-def test_a_run_that_dies_leaves_its_charges_and_no_release_and_blocks_the_next(tmp_path):
+def test_a_run_that_dies_leaves_its_charges_and_no_release_and_the_same_call_goes_on(tmp_path):
     out, config = tmp_path / "model", TINY["dp-sgd"]
     with pytest.raises(RuntimeError):
         train(dataset(), method=Broken(config), budget=BUDGET, out=out)
-    assert [path.name for path in tmp_path.iterdir()] == ["model.ledger.jsonl"]
-    with pytest.raises(BudgetError, match="by a run that did not finish"):
-        train(dataset(), method=DpSgd(config), budget=BUDGET, out=out)
-    ledger_beside(out).unlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.ledger.jsonl", "model.unfinished"]
+    other = train(dataset(), method=DpSgd(config), budget=BUDGET, out=tmp_path / "other")
+    with pytest.raises(ReleaseError, match="start was None and is "):
+        train(dataset(), method=DpSgd(config), budget=BUDGET, out=out, start=other)
     assert verify(train(dataset(), method=DpSgd(config), budget=BUDGET, out=out).path).ok
 
 

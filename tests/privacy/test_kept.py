@@ -199,7 +199,7 @@ def test_half_written_answers_go_when_a_run_is_taken_up(tmp_path):
 def test_a_reopened_ledger_needs_the_answers_it_paid_for(tmp_path):
     Run(tmp_path).ask(1)
     ledger = Ledger.reopened(BUDGET, tmp_path / "ledger.jsonl")
-    with pytest.raises(ConfigError, match="pays for kept answers only"):
+    with pytest.raises(ConfigError, match="pays for kept answers, or for the same ones again"):
         Curator(records_for(FACTS), FACTS, ledger, seeded_noise(0))
     assert not Ledger.reopened(BUDGET, tmp_path / "nothing.jsonl").is_reopened
 

@@ -1,3 +1,4 @@
+import json
 import math
 
 import numpy as np
@@ -5,6 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
+from privset.errors import ConfigError
 from privset.privacy import seeded_noise, system_noise
 
 
@@ -60,3 +62,35 @@ def test_torch_seeds_do_not_reach_the_noise():
     first = system_noise().add_normal(torch.zeros(10), 1)
     torch.manual_seed(0)
     assert not torch.equal(first, system_noise().add_normal(torch.zeros(10), 1))
+
+
+@pytest.mark.parametrize("words", [0, 1, 5])  # in the middle of a block of 16, and at its end
+def test_a_stream_goes_on_where_another_stood(words):
+    source, zeros = system_noise(), torch.zeros(1000, dtype=torch.float64)
+    source.add_normal(zeros[:words], 1.0)
+    source.bits(words)
+    other = seeded_noise(3)
+    other.restore(json.loads(json.dumps(source.state())))
+    for _ in range(2):
+        assert np.array_equal(other.bits(7), source.bits(7))
+        assert torch.equal(other.add_normal(zeros, 1.0), source.add_normal(zeros, 1.0))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: state.pop("chacha"),
+        lambda state: state["chacha"].pop("ctr"),
+        lambda state: state["chacha"].update(rounds=8),
+        lambda state: state["chacha"].update(keysetup=[1]),
+        lambda state: state["chacha"].update(block=["a"] * 16),
+        lambda state: state["chacha"].update(ctr=[-1, 2**70]),
+    ],
+)
+def test_what_is_no_position_is_refused_and_the_stream_stays(change):
+    source, same = seeded_noise(1), seeded_noise(1)
+    state = source.state()
+    change(state)
+    with pytest.raises(ConfigError, match="noise cannot go on from there"):
+        source.restore(state)
+    assert np.array_equal(source.bits(3), same.bits(3))

@@ -26,8 +26,7 @@ class SharedArguments(PlanArguments[Config]):
     """What a stage and a whole course have in common."""
 
     out: Path
-    """Folder to write to; given again, what is finished in it is not made again. A stage of psg or dp-sgd that was
-    stopped while it learned cannot go on."""
+    """Folder to write to; given again, what is finished in it is not made again, and what was stopped goes on."""
     classifier: str = "convnet"
     """The network that learns all classes from the sets released so far; see `privset methods`."""
     recipe: tuple[str, ...] = ("paper",)

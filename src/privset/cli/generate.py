@@ -16,7 +16,7 @@ from privset.cli.plan import describe
 from privset.cli.tensorboard import require_tensorboard
 from privset.cli.watching import watched
 from privset.data.records import Dataset
-from privset.methods import Execution, MeasuringMethod, Method, TrainingMethod, require_measuring
+from privset.methods import Execution, Method, TrainingMethod, require_measuring
 from privset.privacy import NoiseSource, Tally
 from privset.release import ClassifierRelease, Release, StatisticsRelease
 
@@ -61,7 +61,7 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
     if parsed.tensorboard is not None:
         require_tensorboard()
     # Before the data is read: that may take a while.
-    pipeline.check_free(parsed.out, resumable=isinstance(method, MeasuringMethod))
+    pipeline.check_free(parsed.out, resumable=method.resumable)
     with console.Bars() as bars:
         dataset = parsed.reading.load(parsed.data, bars)
         bars.phase("calibrating the noise", 0)

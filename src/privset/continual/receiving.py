@@ -1,7 +1,7 @@
 """What a party receives from earlier ones: releases, each verified before anything is done with it.
 
-A stage folder holds ``release/`` and ``stage.json``, which says whose it is. Sets say themselves what classes they
-have, so a bare release of a set will do; a classifier has an output for classes of parties to come, and needs the note.
+A stage folder holds ``release/`` and ``stage.json``, a note for people and programs. The certificate says whose the
+release is, under ``party``; it has to for a classifier, which has outputs for classes of parties to come.
 """
 
 from __future__ import annotations
@@ -152,14 +152,19 @@ def _check_cost(path: Path, certificate: Certificate, budget: PrivacyBudget, pri
 
 
 def _classes(path: Path, release: Release | ClassifierRelease) -> tuple[str, ...]:
-    note, named = read_note(path.parent), release.certificate.facts.classes
-    if note is not None and note.get("seal") == release.certificate.seal:
-        classes = tuple(note["classes"])
-        if not set(classes) <= set(named) or (isinstance(release, Release) and set(classes) != set(named)):
-            raise ReleaseError(f"{path.parent / NOTE} names other classes than the release: {', '.join(classes)}")
-        return named if isinstance(release, Release) else classes
+    certificate = release.certificate
     if isinstance(release, Release):
-        return named
-    raise ReleaseError(
-        f"{path}: a classifier does not say what classes its party has; give the stage's folder, with its {NOTE}"
-    )
+        classes = certificate.facts.classes
+    elif certificate.party is not None:
+        classes = certificate.party.classes
+    else:
+        raise ReleaseError(
+            f"{path}: its certificate does not say what classes its party has, and a classifier has outputs for others "
+            "too; train it with `privset continual stage`"
+        )
+    note = read_note(path.parent)
+    if note is not None and note.get("seal") == certificate.seal and set(note["classes"]) != set(classes):
+        raise ReleaseError(
+            f"{path.parent / NOTE} names other classes than the certificate: {', '.join(note['classes'])}"
+        )
+    return classes

@@ -18,12 +18,14 @@ from privset.continual.receiving import NOTE, RELEASE, Received, read_note
 from privset.data import Dataset, of_classes
 from privset.errors import ConfigError, ReleaseError
 from privset.facts import PublicFacts
-from privset.methods import Execution, MeasuringMethod, Method, Plan, SetMethod, TrainingMethod
+from privset.methods import Execution, Method, Plan, SetMethod, TrainingMethod
 from privset.observer import Observer
 from privset.privacy import NoiseSource, PrivacyBudget, Tally
 from privset.release import ClassifierRelease, Release, load_published, require_verified
 from privset.release.certificate import Certificate, plain
+from privset.release.issuing import readable
 from privset.release.joint import check_delta
+from privset.release.sections import Party
 from privset.release.unfinished import check_free
 
 
@@ -100,7 +102,7 @@ class Stage:
     def check_free(self) -> None:
         """Refuse a folder that cannot be written to; one with a release is looked at when the stage is run."""
         if not self.release.is_dir():
-            check_free(self.release, resumable=isinstance(self.method, MeasuringMethod))
+            check_free(self.release, resumable=self.method.resumable)
 
     def run(
         self,
@@ -126,6 +128,7 @@ class Stage:
             release = self._finished(received)
         else:
             how: dict[str, Any] = {
+                "party": self._party(received),
                 "budget": self.planned.budget,
                 "out": self.release,
                 "noise": self.noise,
@@ -179,9 +182,14 @@ class Stage:
         require_verified(self.release, "built on it")
         release = load_published(self.release)
         odd = _differences(release.certificate, self.planned, self.noise.kind)
-        note = read_note(self.out)
-        if note is not None and note.get("received") != [_mention(one) for one in received]:
+        found, expected = release.certificate.party, self._party(received)
+        if found is None or found.classes != expected.classes:
+            odd.append("other classes")
+        elif found.received != expected.received:  # it may have died before its note was written
             odd.append("other releases received")
+        note = read_note(self.out)
+        if note is not None and note != self._note(Received(release=release, classes=self.classes), received):
+            odd.append(f"another {NOTE}")
         if odd:
             raise ReleaseError(
                 f"{self.release} exists, and this would be another: {', '.join(odd)}. Repeat the command that made it, "
@@ -189,8 +197,13 @@ class Stage:
             )
         return release
 
+    def _party(self, received: Sequence[Received]) -> Party:
+        """What the certificate says of the stage."""
+        classes = tuple(map(readable, self.classes))
+        return Party(classes=classes, received=tuple(one.certificate.seal for one in received))
+
     def _note(self, own: Received, received: Sequence[Received]) -> dict[str, Any]:
-        """What goes to the next party with the release; free to publish, as the release is."""
+        """What goes to the next party with the release; it follows from certificates, and is as free to publish."""
         return {
             "format": "privset-stage",
             "version": 1,

@@ -13,20 +13,7 @@ from torch import Tensor
 
 from privset.errors import ConfigError
 from privset.observer import Glimpse, Observer
-
-
-class Checkpoint:
-    """Keeps nothing, so that a run that was stopped begins anew; the pipeline has one that keeps a file."""
-
-    seconds = 10.0
-    """A state is kept this often; more rarely where keeping one takes long, and with 0 after every step."""
-
-    def load(self) -> bytes | None:
-        """The state that was kept last."""
-        return None
-
-    def save(self, state: bytes) -> None:
-        """Keep this state in place of the last one."""
+from privset.privacy.standing import Checkpoint
 
 
 class Stages:
@@ -50,7 +37,7 @@ class Stages:
                 self._steps = {str(name): int(steps) for name, steps in words.items()}
                 self._kept = safetensors.torch.load(state)
             except (safetensors.SafetensorError, KeyError, ValueError, TypeError, AttributeError) as error:
-                raise _useless(error) from error
+                raise self._useless(error) from error
 
     def loop(
         self,
@@ -59,6 +46,7 @@ class Stages:
         tensors: Mapping[str, Tensor],
         outcome: Collection[str] | None = None,
         look: Callable[[], Glimpse] | None = None,
+        parts: int | None = None,
     ) -> Iterator[int]:
         """The numbers of the steps of this loop that are left to do.
 
@@ -70,24 +58,34 @@ class Stages:
             outcome: Names of those that are needed after the loop: of one that has ended only these are kept, and
                 taken up. By default all.
             look: Shows the set as it is after a step; must not change it, nor use the generator.
+            parts: Of how many parts each step is, if the steps tell of them by `part`.
         """
-        self._observer.phase(name, total)
+        each = parts or 1
+        self._observer.phase(name, total * each)
         results = {key: value for key, value in tensors.items() if outcome is None or key in outcome}
         first = self._steps.get(name, 0)
         if name in self._steps:
             self._restore(name, results if first == total else tensors)
         if first:
-            self._observer.step(first)
+            self._observer.step(first * each)
         kept = time.monotonic()
         for step in range(first, total):
             yield step
             last = step + 1 == total
-            if last or time.monotonic() - kept >= self._pause():
+            due = last or time.monotonic() - kept >= self._pause()
+            if due:
                 self._keep(name, step + 1, results if last else tensors)
                 kept = time.monotonic()
-            self._observer.step()
-            if look is not None:
+            if parts is None:
+                self._observer.step()
+            if look is not None and (due if self._checkpoint.shown_once_kept else parts is None):
                 self._observer.show(look)
+
+    def part(self, look: Callable[[], Glimpse] | None = None) -> None:
+        """One of the parts of a step is done; a state that may be shown only once it is kept is not shown by it."""
+        self._observer.step()
+        if look is not None and not self._checkpoint.shown_once_kept:
+            self._observer.show(look)
 
     def _pause(self) -> float:
         """Seconds from one state to the next: keeping them is to take no more than a twentieth of the time."""
@@ -112,11 +110,9 @@ class Stages:
                     value.copy_(self._kept[f"{name}/{key}"])
             self._generator.set_state(self._kept[f"{name}/generator"])
         except (KeyError, RuntimeError, TypeError) as error:
-            raise _useless(error) from error
+            raise self._useless(error) from error
 
-
-def _useless(error: Exception) -> ConfigError:
-    return ConfigError(
-        f"the state in which an earlier run was stopped cannot be taken up ({error}); delete state.safetensors in "
-        "the folder of that run to begin this part anew, which costs nothing"
-    )
+    def _useless(self, error: Exception) -> ConfigError:
+        return ConfigError(
+            f"the state in which an earlier run was stopped cannot be taken up ({error}); {self._checkpoint.amends}"
+        )

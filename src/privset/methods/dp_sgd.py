@@ -18,6 +18,7 @@ from torch.func import functional_call
 
 from privset.errors import ConfigError
 from privset.facts import PublicFacts
+from privset.methods.checkpoint import Stages
 from privset.methods.method import (
     Execution,
     MethodConfig,
@@ -98,6 +99,7 @@ class DpSgd(TrainingMethod[DpSgdConfig]):
     )
     config_type = DpSgdConfig
     presets = ("strong", "paper", "small")
+    resumable = True
 
     @classmethod
     def preset(cls, name: str, *, per_class: int, epsilon: float) -> DpSgdConfig:  # noqa: ARG003 - there is no set
@@ -154,8 +156,14 @@ class DpSgd(TrainingMethod[DpSgdConfig]):
         if transform is not None:  # first, since it takes memory and time: a machine that lacks them pays nothing
             curator.remember(transform)
         curator.prepay(question, event.count)
-        observer.phase("training privately", event.count)
-        for number in range(event.count):
+        changed = {
+            f"{kind}.{name}": value
+            for kind, tensors in (("weight", weights), ("step", steps), ("average", averages))
+            for name, value in tensors.items()
+        }
+        # Nothing but the answers is random here.
+        stages = Stages(torch.Generator(), curator.checkpoint, observer)
+        for number in stages.loop("training privately", event.count, changed):
             (answer,) = curator.gradient(question, loss, weights, transform=transform)
             rate = config.rate * (1 - number / event.count if config.decay else 1.0)
             # At first there is little to average.
@@ -164,7 +172,6 @@ class DpSgd(TrainingMethod[DpSgdConfig]):
                 steps[name].mul_(config.momentum).add_(answer[name] / expected_batch)
                 weight -= rate * steps[name]
                 averages[name].lerp_(weight, 1 - kept)
-            observer.step()
         return averages
 
 

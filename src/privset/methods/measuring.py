@@ -44,6 +44,7 @@ class Measured(Generic[Config]):
 class MeasuringMethod(SetMethod[Config]):
     """A method that asks `total` questions about all records only, and makes sets from the answers afterwards."""
 
+    resumable = True
     measured_with: ClassVar[frozenset[str]]
     """The settings that decide what is asked. With the seed, which networks and the like are made from, they are all
     that `measure` and `plan` look at; whatever else is set is for `distil` alone."""

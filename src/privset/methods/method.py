@@ -214,6 +214,8 @@ class Method(abc.ABC, Generic[Config]):
     """Names that `preset` knows; `preset_for` says which is the default."""
     claims: ClassVar[str] = ""
     """What the original analysis claims for the published settings, and what is proven for them; "" if they agree."""
+    resumable: ClassVar[bool] = False
+    """Whether a run that was stopped can go on: it measures first, or keeps its state in ``curator.checkpoint``."""
 
     def __init__(self, config: Config) -> None:
         self.config = config

@@ -23,6 +23,7 @@ from torch.func import functional_call
 from privset import networks
 from privset.errors import ConfigError
 from privset.facts import PublicFacts
+from privset.methods.checkpoint import Stages
 from privset.methods.matched import Matched, Pixels
 from privset.methods.matching import matching_slope
 from privset.methods.method import (
@@ -162,6 +163,8 @@ Config = TypeVar("Config", bound=MatchingConfig)
 class GradientMatching(SetMethod[Config]):
     """Learns something that makes images, by matching the gradients these give many networks."""
 
+    resumable = True
+
     @abc.abstractmethod
     def _start(self, facts: PublicFacts, labels: Tensor, generator: torch.Generator) -> Matched:
         """What is learned, as it is in the beginning; all that is random about it comes from ``generator``."""
@@ -206,23 +209,26 @@ class GradientMatching(SetMethod[Config]):
         matched = self._start(facts, labels, generator)
         images, network = matched.images, self._network(facts, 0).to(execution.device)
         match, train = _matching(network, matched), _training(network, images, labels, config)
+        distance = torch.zeros((), device=execution.device)
+
+        def look() -> Glimpse:
+            return Glimpse(images, labels, {"distance": distance})  # of charged answers alone
 
         curator.prepay(question, event.count)
-        observer.phase("matching gradients", event.count)
-        for _ in range(config.runs):
-            fresh = self._network(facts, int(torch.randint(2**31, (), generator=generator)))
-            network.load_state_dict(fresh.state_dict())  # in place, so that recorded steps go on with it
-            for outer in range(config.outer_steps):
-                if outer:  # no gradient is matched after the last training, so none is done
-                    for batch in _batches(len(labels), config, generator):
-                        train(sent(batch, labels.device))
-                parameters = {name: value.detach() for name, value in network.named_parameters()}
-                for answer in curator.gradient(question, _loss_of(network), parameters, draws=config.batches_per_step):
-                    distance = match(torch.cat([total.flatten() for total in answer.values()]) / expected_batch)
-                    observer.step()
-                    observer.show(
-                        lambda d=distance: Glimpse(images, labels, {"distance": d})
-                    )  # of charged answers alone
+        stages = Stages(generator, curator.checkpoint, observer)
+        changed = matched.tensors | network.state_dict(prefix="network.")
+        how = {"outcome": matched.tensors.keys(), "look": look, "parts": config.batches_per_step}
+        for point in stages.loop("matching gradients", config.runs * config.outer_steps, changed, **how):
+            if point % config.outer_steps == 0:  # a run begins
+                fresh = self._network(facts, int(torch.randint(2**31, (), generator=generator)))
+                network.load_state_dict(fresh.state_dict())  # in place, so that recorded steps go on with it
+            else:  # no gradient is matched after the last training, so none is done
+                for batch in _batches(len(labels), config, generator):
+                    train(sent(batch, labels.device))
+            parameters = {name: value.detach() for name, value in network.named_parameters()}
+            for answer in curator.gradient(question, _loss_of(network), parameters, draws=config.batches_per_step):
+                distance = match(torch.cat([total.flatten() for total in answer.values()]) / expected_batch)
+                stages.part(look)
         return self._made(matched)
 
     def _network(self, facts: PublicFacts, seed: int) -> nn.Module:

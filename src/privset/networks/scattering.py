@@ -13,6 +13,7 @@ Fourier transform of the image, reflected at its edges.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -53,18 +54,8 @@ class Scattering(nn.Module):
         # A margin of one step, and to a multiple of it: reflected pixels, that averages at the edge look at.
         self._margins = tuple((STRIDE, STRIDE + -side % STRIDE) for side in size)
         height, width = (side + sum(margin) for side, margin in zip(size, self._margins, strict=True))
-        # Also where only shapes are asked for: on the device "meta" so many small steps take seconds.
-        place = torch.get_default_device()
-        with torch.device("cpu"):
-            filters = {name: morlets((height, width), scale=scale) for scale, name in enumerate(("fine", "coarse"))}
-            averages = {
-                "rows": _averages(height, size[0], 1),
-                "columns": _averages(width, size[1], 1),
-                "half_rows": _averages(height, size[0], 2),
-                "half_columns": _averages(width, size[1], 2),
-            }
-        for name, value in (filters | averages).items():
-            self.register_buffer(name, value.to(place, torch.float32), persistent=False)
+        for name, value in _filters(size, (height, width)).items():
+            self.register_buffer(name, value.to(torch.get_default_device(), copy=True), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
         """Images ``[n, c, h, w]`` -> averages ``[n, 81 * c, ceil(h / 4), ceil(w / 4)]``."""
@@ -109,6 +100,21 @@ class _UnitLength(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         return F.normalize(vectors, dim=1)
+
+
+@functools.lru_cache(maxsize=8)
+def _filters(size: Size, padded: Size) -> dict[str, Tensor]:
+    """All that the transform multiplies with, by name, in float32; made once for each size, since it takes long."""
+    (rows, columns), (height, width) = size, padded
+    # Also where only shapes are asked for: on the device "meta" so many small steps take seconds.
+    with torch.device("cpu"):
+        found = {name: morlets(padded, scale=scale) for scale, name in enumerate(("fine", "coarse"))} | {
+            "rows": _averages(height, rows, 1),
+            "columns": _averages(width, columns, 1),
+            "half_rows": _averages(height, rows, 2),
+            "half_columns": _averages(width, columns, 2),
+        }
+    return {name: value.to(torch.float32) for name, value in found.items()}
 
 
 def morlets(size: Size, *, scale: int) -> Tensor:

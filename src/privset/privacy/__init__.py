@@ -1,9 +1,9 @@
 """The trusted kernel: all that an auditor must read to believe a guarantee.
 
 budget -> what may be spent; questions -> what may be asked; accounting -> what that costs; ledger -> what was
-asked, on disk; kept -> answers that outlive a stopped run; noise -> secret randomness; clipping -> what one record
-may contribute; wards -> networks that are private state; votes -> what may be told of them; curator -> the only holder
-of records.
+asked, on disk; kept -> answers that outlive a stopped run; standing -> where a run stands that keeps none; noise ->
+secret randomness; clipping -> what one record may contribute; wards -> networks that are private state; votes -> what
+may be told of them; curator -> the only holder of records.
 """
 
 from privset.privacy.accounting import GaussianEvent, Spending, calibrate, spend
@@ -13,6 +13,7 @@ from privset.privacy.kept import KeptAnswers, take_up
 from privset.privacy.ledger import BudgetExceeded, Ledger
 from privset.privacy.noise import NoiseSource, seeded_noise, system_noise
 from privset.privacy.questions import GradientQuestion, TotalQuestion, VotesQuestion
+from privset.privacy.standing import Standing, go_on
 from privset.privacy.wards import Wards
 
 __all__ = [
@@ -26,11 +27,13 @@ __all__ = [
     "NoiseSource",
     "PrivacyBudget",
     "Spending",
+    "Standing",
     "Tally",
     "TotalQuestion",
     "VotesQuestion",
     "Wards",
     "calibrate",
+    "go_on",
     "seeded_noise",
     "spend",
     "system_noise",

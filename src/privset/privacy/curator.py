@@ -31,6 +31,7 @@ from privset.privacy.ledger import Ledger
 from privset.privacy.noise import NoiseSource
 from privset.privacy.questions import GradientQuestion, Question, TotalQuestion, VotesQuestion
 from privset.privacy.sampling import poisson_sample
+from privset.privacy.standing import Checkpoint, Standing
 from privset.privacy.votes import answering
 from privset.privacy.wards import Begin, Guardian, Learn, Public, Say, Wards, keeping
 
@@ -54,6 +55,8 @@ class Curator:
             chooses.
         tally: Receives what the data holder alone may see.
         kept: Keeps the answers to `total` questions before they are given, and gives those it has again.
+        standing: Counts the answers that are given, and keeps where the run stands; of a run that is taken up again it
+            has moved the noise to where that stood.
     """
 
     def __init__(
@@ -67,17 +70,23 @@ class Curator:
         chunk: int | None = None,
         tally: Tally | None = None,
         kept: KeptAnswers | None = None,
+        standing: Standing | None = None,
     ) -> None:
         if len(records) != facts.size:
             raise ConfigError(f"{facts.name}: {len(records)} records, but the public facts say {facts.size}")
         ledger.budget.check_size(facts.size)
-        if ledger.is_reopened and kept is None:
-            raise ConfigError("a ledger that was opened again pays for kept answers only, and there are none here")
+        if ledger.is_reopened and kept is None and standing is None:
+            raise ConfigError(
+                "a ledger that was opened again pays for kept answers, or for the same ones again; here are neither"
+            )
+        if kept is not None and standing is not None:
+            raise ConfigError("a run keeps its answers, or where it stands, and not both")
         self.facts = facts
         self._ledger = ledger
         self._device = device
-        self._prepaid: dict[GaussianEvent, int] = {}
-        self._keeps = kept is not None
+        self._standing, self._keeps = standing, kept is not None
+        # Answers that are used up are not paid for again, nor is their charge there for others.
+        self._prepaid: dict[GaussianEvent, int] = {} if standing is None else standing.debts()
         images, labels, tally = records.images.to(device), records.labels.to(device), tally or Tally()
         self._answer_gradient, self._answer_total, self._remember = _answers(
             images, labels, facts, noise, device, chunk, tally, kept
@@ -85,6 +94,15 @@ class Curator:
         guardian = Guardian(images, labels, facts, noise, chunk)
         self._appoint, self._teach = keeping(guardian)
         self._check_votes, self._answer_votes = answering(guardian, noise, tally)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Where a method keeps its state between two questions; it goes on from the one that is there.
+
+        The state must be made of answers and public values alone, of every answer given so far, and hold all that the
+        questions to come depend on.
+        """
+        return self._standing or Checkpoint()
 
     def prepay(self, question: Question, count: int) -> None:
         """Charge ``count`` answers at once, so that a fast loop never waits for the disk.
@@ -201,6 +219,8 @@ class Curator:
         if credit < count:
             self.prepay(question, count - credit)
         self._prepaid[single] -= count
+        if self._standing is not None:
+            self._standing.use(single, count)
 
 
 def _check_statistic(statistic: Statistic, facts: PublicFacts, device: str) -> None:

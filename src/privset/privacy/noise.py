@@ -8,7 +8,7 @@ certificate "seeded noise: not private".
 from __future__ import annotations
 
 import secrets
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ from randomgen import ChaCha
 from torch import Tensor
 
 from privset.errors import ConfigError
+
+_WORDS = ("block", "keysetup", "ctr")
+"""What the state of a stream is made of: its current block, its key, its position."""
 
 
 class NoiseSource:
@@ -55,6 +58,32 @@ class NoiseSource:
     def integers(self, bound: int, count: int) -> np.ndarray:
         """``[count]`` independent whole numbers from 0 to ``bound - 1``, exactly uniform."""
         return self._stream.integers(0, bound, size=count, dtype=np.int64)
+
+    def state(self) -> dict[str, Any]:
+        """Where the stream stands, as JSON has it: **as secret as the noise**, since it holds the key.
+
+        Whoever has it can repeat, and subtract, what comes after it, and with the key what came before. For
+        `privset.privacy.standing` only, which keeps it for the data holder's eyes until a run is done.
+        """
+        found = self._stream.bit_generator.state["state"]
+        words = {name: [int(word) for word in found[name]] for name in _WORDS}
+        return {"chacha": words | {"rounds": int(found["rounds"])}}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on where a source stood when it gave this state: what is drawn next is what it drew next.
+
+        Raises:
+            ConfigError: It is no such state; this source is as it was.
+        """
+        now = self._stream.bit_generator.state
+        try:
+            given = state["chacha"]
+            words = {name: np.array(given[name], dtype=now["state"][name].dtype) for name in _WORDS}
+            if given["rounds"] != 20 or any(words[name].shape != now["state"][name].shape for name in _WORDS):
+                raise ValueError("not a position of ChaCha20")
+            self._stream.bit_generator.state = now | {"state": words | {"rounds": 20}}
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ConfigError(f"noise cannot go on from there ({error})") from error
 
 
 def system_noise() -> NoiseSource:

@@ -45,6 +45,7 @@ from privset.release.sections import (
     Facts,
     Guarantee,
     Joined,
+    Party,
     SetContents,
     Source,
     StatisticsContents,
@@ -85,6 +86,7 @@ class Certificate(Document):
         default=None, description="Only if the method's original analysis claims another epsilon; not the guarantee"
     )
     drawn: Drawn | None = Field(default=None, description="Only if the images were drawn from a published generator")
+    party: Party | None = Field(default=None, description="Only if it is one of several parties' with disjoint classes")
     files: dict[str, Digest] = Field(description="SHA-256 of every other file of the release")
     software: dict[str, str]
     seal: Digest = Field(description="SHA-256 of everything else in this certificate")

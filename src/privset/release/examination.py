@@ -73,6 +73,7 @@ class Examination:
             ("epsilon", self._check_epsilon),
             ("claim", self._check_claim),
             ("plan", self._check_plan),
+            *([("party", self._check_party)] if self.certificate.party is not None else []),
         ]
 
     def _check_seal(self) -> str:
@@ -98,6 +99,7 @@ class Examination:
             ("epsilon", self._check_epsilon),
             ("claim", self._check_claim),
             ("plan", self._check_plan),
+            *([("party", self._check_party)] if self.certificate.party is not None else []),
         ]
 
     def possible_files(self) -> set[str]:
@@ -274,6 +276,28 @@ class Examination:
     def _check_plan(self) -> str:
         replanning.check(self.certificate)
         return f"{self.certificate.method} with these settings asks exactly the recorded questions"
+
+    def _check_party(self) -> str:
+        """That the party's classes are among those of the release, all of them if it is a set."""
+        certificate, party = self.certificate, self.certificate.party
+        assert party is not None
+        expect(
+            len(set(party.classes)) == len(party.classes) and set(party.classes) <= set(certificate.facts.classes),
+            f"the party's classes ({', '.join(party.classes)}) are not among those of the release",
+        )
+        expect(
+            certificate.contents.kind == "classifier" or set(party.classes) == set(certificate.facts.classes),
+            f"the release has other classes than its party ({', '.join(party.classes)})",
+        )
+        expect(len(set(party.received)) == len(party.received), "one release is named twice among those received")
+        expect(certificate.seal not in party.received, "it cannot have received itself")
+        if certificate.contents.kind == "classifier" and party.received:
+            said = certificate.not_accounted[len(NOT_ACCOUNTED) :]
+            expect(
+                any(party.received[-1] in words for words in said),
+                "it names a classifier that it had received, and does not say that training went on from that",
+            )
+        return f"{', '.join(party.classes)}, after {len(party.received)} release(s) of others"
 
     def _undamaged(self, name: str) -> bytes:
         content = read_file(self.folder, name)

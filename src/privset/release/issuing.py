@@ -29,6 +29,7 @@ from privset.release.sections import (
     GeneratorContents,
     Guarantee,
     Joined,
+    Party,
     SetContents,
     Source,
     StatisticsContents,
@@ -51,6 +52,7 @@ def certify(
     seconds: float,
     config_file: bytes | None = None,
     also_not_accounted: tuple[str, ...] = (),
+    party: Party | None = None,
     created: datetime | None = None,
 ) -> Certificate:
     """The sealed certificate of what was made by following ``plan``.
@@ -63,6 +65,7 @@ def certify(
         seconds: Wall-clock time of the run.
         config_file: The bytes of its configuration file; None if there is to be none.
         also_not_accounted: What else the guarantee does not cover, a sentence each.
+        party: Whose release it is, if it is one of several parties'.
         created: Now, unless given.
 
     Raises:
@@ -87,6 +90,8 @@ def certify(
     }
     if plan.claim is not None:
         asked["claim"] = Claimed(**dataclasses.asdict(plan.claim))
+    if party is not None:  # left out of the others, whose seal would be another with it
+        asked["party"] = party
     files = given_files(ledger, config_file)
     return _issue(asked, plan.config, {"public": plan.config.seed}, content, files, seconds, created)
 
@@ -270,12 +275,12 @@ def _generator(published: generator.Generator) -> GeneratorContents:
     )
 
 
+def readable(name: str) -> str:
+    """A name as a certificate has it: names of files need not be valid Unicode, and a paid release must not fail."""
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def _facts(facts: PublicFacts) -> Facts:
-    """Names of files need not be valid Unicode; a release that is paid for must not fail for that."""
-
-    def readable(name: str) -> str:
-        return name.encode("utf-8", "backslashreplace").decode("utf-8")
-
     fields = dataclasses.asdict(facts)
     fields |= {"name": readable(facts.name), "classes": tuple(map(readable, facts.classes))}
     return Facts(**fields)

@@ -152,6 +152,18 @@ class Claimed(Document):
         return Claim(**self.model_dump(mode="python"))
 
 
+class Party(Document):
+    """Whose release it is, where parties with classes of their own publish one after the other."""
+
+    classes: tuple[str, ...] = Field(
+        min_length=1, description="The classes that the party has; a classifier has outputs for others as well"
+    )
+    received: tuple[Digest, ...] = Field(
+        description="Seals of the certificates of the releases that it had received, in their order; of classifiers it "
+        "went on from the last"
+    )
+
+
 class Source(Document):
     """The statistics that a set was distilled from."""
 

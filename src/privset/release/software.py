@@ -19,6 +19,10 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), "privset": __version__} | {name: version(name) for name in _PACKAGES}
 
 
-def deciding_versions() -> dict[str, str]:
-    """Of what a seed's networks depend on: half a run with one of them, and half with another, would not fit."""
-    return {name: found for name, found in versions().items() if name in ("privset", "torch")}
+def deciding_versions(*also: str) -> dict[str, str]:
+    """Of what a seed's networks depend on: half a run with one of them, and half with another, would not fit.
+
+    Args:
+        also: Other packages that this run depends on in the same way.
+    """
+    return {name: found for name, found in versions().items() if name in ("privset", "torch", *also)}

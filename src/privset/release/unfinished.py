@@ -2,8 +2,9 @@
 
 ``OUT.unfinished/`` holds what the run is (``run.json``), its noisy answers so far and the state of its
 optimisation; charges are in ``OUT.ledger.jsonl``, as for every run. The folder is for the data holder alone: it
-knows the records by their digest, which no noise protects. It is removed when the run is done, or, if that was cut
-short, when someone next asks for the same release.
+knows the records by their digest, which no noise protects, and that of a run of gradient questions has the key of its
+noise. It is removed when the run is done, the key first, or, if that was cut short, when someone next asks for the
+same release.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from privset.errors import ReleaseError
 from privset.methods import Checkpoint
 from privset.privacy.kept import write_whole
 from privset.privacy.ledger import sync_folder, unfinished
+from privset.privacy.standing import SECRET, erase
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import LEDGER_FILE
 from privset.release.folder import check_writable
@@ -48,6 +50,11 @@ class Unfinished:
         self.checkpoint = _FileCheckpoint(self.folder / _STATE)
         self._run = json.loads(json.dumps(run, allow_nan=False))
         self._handle = -1
+
+    @property
+    def words(self) -> str:
+        """What the run is, in one line that no other run has."""
+        return json.dumps(self._run, sort_keys=True)
 
     def __enter__(self) -> Unfinished:
         try:
@@ -105,7 +112,8 @@ class Unfinished:
 
     def _leave(self) -> bool:
         """Let go of the folder; False, and no folder, if there is nothing in it to take up."""
-        kept = self.ledger.exists() or any(path.name not in (_RUN, _LOCK) for path in self.folder.glob("*"))
+        nothing = (_RUN, _LOCK, SECRET)  # noise that nothing was charged for has not been used
+        kept = self.ledger.exists() or any(path.name not in nothing for path in self.folder.glob("*"))
         if not kept:
             _remove(self.folder)
         os.close(self._handle)
@@ -179,6 +187,9 @@ def _locked(folder: Path) -> int:
 
 def _remove(folder: Path) -> None:
     """Delete what no one else may see first; that a network drive holds on to the rest is no one's loss."""
+    for path in (folder / SECRET, *folder.glob(f".{SECRET}.*.partial")):
+        with contextlib.suppress(OSError):
+            erase(path)
     for path in (folder / _RUN, *folder.glob("answer*"), *folder.glob(".*.partial")):
         with contextlib.suppress(OSError):
             path.unlink()

@@ -1,0 +1,214 @@
+"""What every method that asks as it goes promises if it can be stopped: killed anywhere, it ends as if it was not."""
+
+import dataclasses
+
+import pytest
+import torch
+from tests.conftest import TINY, facts_for, records_for
+
+from privset.data import Dataset
+from privset.errors import BudgetError, ReleaseError
+from privset.methods import METHODS, Checkpoint, MeasuringMethod, TrainingMethod
+from privset.observer import Observer
+from privset.pipeline import generate, train
+from privset.privacy import Curator, PrivacyBudget, seeded_noise
+from privset.privacy.ledger import read
+from privset.privacy.standing import SECRET
+from privset.release import verify
+from privset.release.unfinished import folder_beside, ledger_beside
+
+BUDGET = PrivacyBudget(epsilon=5.0, accountant="rdp")
+ASKING = [name for name, kind in METHODS.items() if kind.resumable and not issubclass(kind, MeasuringMethod)]
+
+
+class Killed(BaseException):
+    """What no `except Exception` catches."""
+
+
+class Killer(Observer):
+    """Kills at the n-th step that it is told of, and remembers what it was shown."""
+
+    def __init__(self, step=0):
+        self.left, self.steps, self.shown = step, [], 0
+
+    def step(self, count=1, **values):
+        self.steps.append(count)
+        self.left -= count
+        if self.left == 0:
+            raise Killed
+
+    def show(self, look):
+        self.shown += 1
+
+
+@pytest.fixture(params=ASKING)
+def method(request):
+    return METHODS[request.param](TINY[request.param])
+
+
+@pytest.fixture(autouse=True)
+def _keep_every_state(monkeypatch):
+    monkeypatch.setattr(Checkpoint, "seconds", 0.0)
+
+
+def dataset(size=40, seed=0):
+    facts = facts_for(size)
+    return Dataset(facts, records_for(facts, seed), None)
+
+
+def run(method, out, *, data=None, noise=1, **options):
+    make = train if isinstance(method, TrainingMethod) else generate
+    source = None if noise is None else seeded_noise(noise)
+    return make(data or dataset(), method=method, budget=BUDGET, out=out, noise=source, **options)
+
+
+def kill(method, out, step, **options):
+    with pytest.raises(Killed):
+        run(method, out, observer=Killer(step), **options)
+
+
+def content(release):
+    made = release.trained.weights.values() if hasattr(release, "trained") else [release.set.images]
+    return b"".join(tensor.numpy().tobytes() for tensor in made)
+
+
+def test_those_with_gradient_questions_of_the_paper_can_be_stopped():
+    assert {"psg", "dp-sgd"} <= set(ASKING)
+
+
+def test_killed_at_any_step_it_ends_with_the_same_bytes_and_the_same_certificate(tmp_path, method):
+    whole = run(method, tmp_path / "whole")
+    questions = method.plan(facts_for(40), BUDGET).questions
+    for step in (1, questions // 2, questions):
+        out = tmp_path / f"killed-{step}"
+        kill(method, out, step)
+        again = run(method, out)
+        assert content(again) == content(whole)
+        assert again.certificate.events == whole.certificate.events
+        assert again.certificate.guarantee == whole.certificate.guarantee
+    assert verify(tmp_path / "killed-1").ok
+    assert not list(tmp_path.glob("*.unfinished"))
+    assert not list(tmp_path.glob("*.ledger.jsonl"))
+
+
+def test_killed_again_and_again_it_goes_on_where_it_stood_and_every_answer_is_drawn_once(tmp_path, method, monkeypatch):
+    """Counts what is drawn: answers after the last point are drawn again, all others never."""
+    whole, out = run(method, tmp_path / "whole"), tmp_path / "set"
+    asked: list[int] = []
+    answer = Curator.gradient
+
+    def counted(self, question, loss, parameters, *, draws=1, transform=None):
+        asked.append(draws)
+        return answer(self, question, loss, parameters, draws=draws, transform=transform)
+
+    monkeypatch.setattr(Curator, "gradient", counted)
+    questions = method.plan(facts_for(40), BUDGET).questions
+    kill(method, out, questions // 2)
+    kill(method, out, questions - 1)
+    last = Killer()
+    assert content(run(method, out, observer=last)) == content(whole)
+    assert last.steps[0] > 1  # what was done is told at once
+    # A state is kept after each call here, so at most the one that was under way when it was killed is repeated.
+    assert sum(asked) <= questions + 2 * max(asked)
+    assert sum(last.steps) == questions
+
+
+def test_noise_of_the_system_goes_on_too(tmp_path, method):
+    """Nothing but the kept position can make two runs of secret noise agree: bytes are compared between two copies."""
+    import shutil
+
+    out, copy = tmp_path / "set", tmp_path / "copy"
+    kill(method, out, method.plan(facts_for(40), BUDGET).questions // 2, noise=None)
+    shutil.copytree(folder_beside(out), folder_beside(copy))
+    shutil.copy(ledger_beside(out), ledger_beside(copy))
+    one, other = run(method, out, noise=None), run(method, copy, noise=None)
+    assert content(one) == content(other)
+    assert one.certificate.guarantee.private
+    assert content(run(method, tmp_path / "fresh", noise=None)) != content(one)
+
+
+def test_only_what_is_kept_is_shown(tmp_path, method, monkeypatch):
+    monkeypatch.setattr(Checkpoint, "seconds", 1e9)
+    watcher = Killer()
+    run(method, tmp_path / "set", observer=watcher)
+    assert watcher.shown <= 1  # the last state alone was kept
+    assert len(watcher.steps) == method.plan(facts_for(40), BUDGET).questions
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"data": dataset(seed=1)}, "other records"),
+        ({"noise": None}, "noise was seeded with 1 and is system"),
+        ({"noise": 2}, "noise was seeded with 1 and is seeded with 2"),
+    ],
+)
+def test_another_run_in_the_same_place_is_refused(tmp_path, method, change, words):
+    kill(method, tmp_path / "set", 2)
+    with pytest.raises(ReleaseError, match=words):
+        run(method, tmp_path / "set", **change)
+    other = type(method)(dataclasses.replace(method.config, seed=5))
+    with pytest.raises(ReleaseError, match="seed was 0 and is 5"):
+        run(other, tmp_path / "set")
+
+
+def test_without_its_standing_a_run_cannot_go_on(tmp_path, method):
+    out = tmp_path / "set"
+    kill(method, out, 3)
+    (folder_beside(out) / SECRET).unlink()
+    with pytest.raises(BudgetError, match="where the noise of that run stood, is missing"):
+        run(method, out)
+    assert read(ledger_beside(out))[1] == method.plan(facts_for(40), BUDGET).events
+
+
+def test_a_tampered_state_is_refused(tmp_path, method):
+    out = tmp_path / "set"
+    kill(method, out, method.plan(facts_for(40), BUDGET).questions - 1)
+    (state,) = folder_beside(out).glob("standing-*")
+    content = bytearray(state.read_bytes())
+    content[-1] ^= 1  # one bit of one number
+    state.write_bytes(content)
+    with pytest.raises(BudgetError, match="where the run stood was changed"):
+        run(method, out)
+    assert not out.exists()
+
+
+def test_fewer_answers_than_planned_are_not_released(tmp_path, method):
+    class Hasty(type(method)):
+        """Takes a state for one of a later step: answers are left out."""
+
+        def _check(self, curator, plan):
+            super()._check(curator, plan)
+            curator._standing.use(plan.events[0].__class__(**dataclasses.asdict(plan.events[0]) | {"count": 1}), 1)
+
+    with pytest.raises(BudgetError, match=r"used \d+ answers and planned"):
+        run(Hasty(method.config), tmp_path / "set")
+    assert not (tmp_path / "set").exists()
+
+
+def test_a_run_that_fails_before_it_is_charged_leaves_nothing(tmp_path, method, monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(Curator, "prepay", refuse)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        run(method, tmp_path / "set")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_kept_is_made_of_answers_alone(tmp_path, method, monkeypatch):
+    """With silenced answers, what is on file does not depend on the records."""
+    silent = Curator.gradient
+
+    def gradient(self, question, loss, parameters, *, draws=1, transform=None):
+        answers = silent(self, question, loss, parameters, draws=draws, transform=transform)
+        return [{name: torch.zeros_like(value) for name, value in answer.items()} for answer in answers]
+
+    monkeypatch.setattr(Curator, "gradient", gradient)
+    states = []
+    for seed in (0, 1):
+        out = tmp_path / str(seed)
+        kill(method, out, method.plan(facts_for(40), BUDGET).questions - 1, data=dataset(seed=seed))
+        (state,) = folder_beside(out).glob("standing-*")
+        states.append(state.read_bytes())
+    assert states[0] == states[1]
