@@ -60,7 +60,7 @@ TINY = {
     "dp-sgd": DpSgdConfig(epochs=3, batch_size=16, averaging=0.5),
     "g-pate": GPateConfig(
         per_class=2,
-        teachers=12,
+        teachers=40,
         batch_size=4,
         images=3,
         steps=3,
@@ -76,7 +76,7 @@ TINY = {
     ),
     "datalens": DataLensConfig(
         per_class=2,
-        teachers=12,
+        teachers=40,
         batch_size=4,
         pretraining=1,
         images=3,
