@@ -6,7 +6,16 @@ import pytest
 import torch
 
 from privset.data import PublicFacts, Records
-from privset.methods import METHODS, DpMerfConfig, DpSgdConfig, MomentsConfig, PsgConfig, PsgPriorConfig
+from privset.methods import (
+    METHODS,
+    DataLensConfig,
+    DpMerfConfig,
+    DpSgdConfig,
+    GPateConfig,
+    MomentsConfig,
+    PsgConfig,
+    PsgPriorConfig,
+)
 
 # Threads of several test processes wait for each other on two cores; one each is faster by far.
 torch.set_num_threads(1)
@@ -70,6 +79,37 @@ TINY = {
     ),
     "dp-merf": DpMerfConfig(per_class=2, waves=6, width=5, steps=3, batch_size=8),
     "dp-sgd": DpSgdConfig(epochs=3, batch_size=16, averaging=0.5),
+    "g-pate": GPateConfig(
+        per_class=2,
+        teachers=40,
+        batch_size=4,
+        images=3,
+        steps=3,
+        projections=2,
+        bins=3,
+        check=2.0,
+        threshold=0.0,
+        code=3,
+        generator_width=5,
+        generator_maps=2,
+        teacher_width=4,
+        teacher_maps=2,
+    ),
+    "datalens": DataLensConfig(
+        per_class=2,
+        teachers=40,
+        batch_size=4,
+        pretraining=1,
+        images=3,
+        steps=3,
+        top=4,
+        threshold=0.0,
+        code=3,
+        generator_width=5,
+        generator_maps=2,
+        teacher_width=4,
+        teacher_maps=2,
+    ),
 }
 """Settings of every method that take about a second; a new method adds its own here."""
 

@@ -5,8 +5,10 @@ from typing import Any
 from privset.errors import ConfigError
 from privset.methods.checkpoint import Checkpoint
 from privset.methods.claim import Claim
+from privset.methods.datalens import DataLens, DataLensConfig
 from privset.methods.dp_merf import DpMerf, DpMerfConfig
 from privset.methods.dp_sgd import DpSgd, DpSgdConfig
+from privset.methods.g_pate import GPate, GPateConfig
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics, require_measuring
 from privset.methods.method import Execution, Method, MethodConfig, Plan, SetConfig, SetMethod, Synthesis
 from privset.methods.moments import Moments, MomentsConfig
@@ -14,7 +16,18 @@ from privset.methods.psg import Psg, PsgConfig
 from privset.methods.psg_prior import PsgPrior, PsgPriorConfig
 from privset.methods.training import Architecture, Trained, TrainingMethod
 
-METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in (Moments, Psg, PsgPrior, DpMerf, DpSgd)}
+METHODS: dict[str, type[Method[Any]]] = {
+    method.name: method
+    for method in (
+        Moments,
+        Psg,
+        PsgPrior,
+        DpMerf,
+        DpSgd,
+        GPate,
+        DataLens,
+    )
+}
 """By the name typed on the command line; the first is the default."""
 
 DEFAULT = next(iter(METHODS))
@@ -37,11 +50,15 @@ __all__ = [
     "Architecture",
     "Checkpoint",
     "Claim",
+    "DataLens",
+    "DataLensConfig",
     "DpMerf",
     "DpMerfConfig",
     "DpSgd",
     "DpSgdConfig",
     "Execution",
+    "GPate",
+    "GPateConfig",
     "Measured",
     "MeasuringMethod",
     "Method",

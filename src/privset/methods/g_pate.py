@@ -1,0 +1,151 @@
+"""G-PATE: teachers vote on where generated images should move (Long, Wang, Yang, Kailkhura, Zhang, Gunter, Li; 2021).
+
+Every teacher projects its gradient of each image to a few random directions, and votes, in each of them, for one of ten
+bins. Counts are answered with noise, and the image moves to the middle of the bin that won, if enough teachers agree.
+docs/methods/g-pate.md has what is proven, which is not what the paper's accountant says, and where the code differs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import torch
+from torch import Tensor
+
+from privset.errors import ConfigError
+from privset.facts import PublicFacts
+from privset.methods.method import Plan, require, require_at_least_one
+from privset.methods.teachers import Moves, TeacherConfig, TeacherMethod, claimed_by_rdp, discriminator_of, wishes
+from privset.networks.recording import sent
+from privset.privacy import Curator, VotesQuestion, Wards
+from privset.privacy.wards import Public, State
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GPateConfig(TeacherConfig):
+    """Settings of G-PATE."""
+
+    projections: int = 10
+    """Random directions that the gradient of each image is voted on in."""
+    bins: int = 10
+    """Bins of every vote."""
+    limit: float = 1e-4
+    """The bins divide the numbers from minus this to this; what lies outside is in the last."""
+    check: float | None = None
+    """Deviation of the noise of a separate question whether teachers agree, in multiples of sigma; None asks none, and
+    has the noisy counts tell it, which costs nothing."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least_one(self, "projections")
+        require(self.bins >= 2, f"bins must be at least 2, not {self.bins}")
+        for name in ("limit", "check"):
+            value = getattr(self, name)
+            require(value is None or 0 < value < math.inf, f"{name} must be a positive number, not {value}")
+
+    @classmethod
+    def paper(cls, *, per_class: int = 10, epsilon: float = 10.0) -> GPateConfig:
+        """The published settings for epsilon 10, and for epsilon 1 and all below 10; as many steps as are proven.
+
+        >>> GPateConfig.paper(epsilon=1).sigma
+        1000.0
+        """
+        published = (100.0, 6.0, 2000, 30, 100) if epsilon >= 10 else (1000.0, 3.0, 4000, 15, 50)
+        sigma, check, teachers, batch, code = published
+        return cls(
+            per_class=per_class,
+            teachers=teachers,
+            batch_size=batch,
+            images=batch,
+            code=code,
+            steps=1000 if math.isinf(epsilon) else None,
+            sigma=None if math.isinf(epsilon) else sigma,
+            check=check,
+        )
+
+    @classmethod
+    def standard(cls, *, per_class: int = 10, epsilon: float = 10.0) -> GPateConfig:
+        """The published networks; noise calibrated to what is proven, and no question that is not needed."""
+        return cls(per_class=per_class, steps=1000 if epsilon >= 10 else 300)
+
+    @classmethod
+    def small(cls, *, per_class: int = 10) -> GPateConfig:
+        """A minute on two CPU cores for small images and few records."""
+        return cls(per_class=per_class, steps=100)
+
+
+class GPate(TeacherMethod[GPateConfig]):
+    """A generator trained by votes on random projections of gradients."""
+
+    name = "g-pate"
+    summary = "Teachers on disjoint shards vote on projected gradients of generated images; a generator follows"
+    reference = (
+        "Long, Wang, Yang, Kailkhura, Zhang, Gunter, Li: G-PATE: Scalable Differentially Private Data Generator via "
+        "Private Aggregation of Teacher Discriminators, NeurIPS 2021"
+    )
+    config_type = GPateConfig
+    presets = ("standard", "paper", "small")
+
+    @classmethod
+    def preset(cls, name: str, *, per_class: int, epsilon: float) -> GPateConfig:
+        """``standard``: calibrated noise; ``paper``: the published noise too; ``small``: a minute on a CPU."""
+        if name == "standard":
+            return GPateConfig.standard(per_class=per_class, epsilon=epsilon)
+        if name == "paper":
+            return GPateConfig.paper(per_class=per_class, epsilon=epsilon)
+        if name == "small":
+            return GPateConfig.small(per_class=per_class)
+        raise ConfigError(f"g-pate has the presets {', '.join(cls.presets)}, not {name!r}")
+
+    def _questions(self, facts: PublicFacts, noise: float) -> tuple[VotesQuestion, ...]:  # noqa: ARG002
+        config = self.config
+        histograms = config.images * config.projections
+        counts = VotesQuestion(kind="choices", histograms=histograms, noise_multiplier=noise)
+        if config.check is None:
+            return (counts,)
+        # The same deviation is more multiples of a sensitivity that is smaller.
+        multiplier = noise * config.check * math.sqrt(2)
+        return counts, VotesQuestion(kind="lead", histograms=histograms, noise_multiplier=multiplier)
+
+    def _moves(self, curator: Curator, plan: Plan, wards: Wards, public: torch.Generator) -> Moves:
+        config, facts = self.config, plan.facts
+        discriminator, numbers = discriminator_of(config, facts), math.prod(facts.shape)
+        questions = self._questions(facts, plan.noise_multiplier)
+
+        def say(state: State, public: Public) -> Tensor:
+            wished = wishes(discriminator, state, public["pixels"], public["labels"]).flatten(1)
+            along = torch.einsum("nd,ndp->np", wished, public["directions"])
+            places = ((along / config.limit + 1) / 2 * config.bins).floor().clamp(0, config.bins - 1)
+            return (places[..., None] == torch.arange(config.bins, device=places.device)).to(along.dtype)
+
+        def moves(pixels: Tensor, labels: Tensor) -> Tensor:
+            drawn = torch.randn(len(pixels), numbers, config.projections, generator=public)
+            directions = sent(drawn / math.sqrt(config.projections), pixels.device)
+            shown = {"pixels": pixels, "labels": labels, "directions": directions}
+            counts, *leads = (curator.votes(question, wards, say, shown) for question in questions)
+            lead = leads[0] if leads else counts.amax(-1)
+            return moved(counts, lead, directions, config, wards.count).view_as(pixels)
+
+        return moves
+
+
+def moved(counts: Tensor, leads: Tensor, directions: Tensor, config: GPateConfig, teachers: int) -> Tensor:
+    """Noisy counts ``[n, p, bins]`` and of the largest ``[n, p]`` -> moves ``[n, d]`` along directions ``[n, d, p]``.
+
+    To the middle of the bin that won, along each direction where enough teachers agree.
+    """
+    middles = config.limit * ((2 * counts.argmax(-1) + 1) / config.bins - 1)
+    return torch.einsum("np,ndp->nd", middles * (leads >= config.threshold * teachers), directions)
+
+
+def claimed_epsilon(config: GPateConfig, steps: int, delta: float) -> float:
+    """What the published accountant says of ``steps`` steps where it does not look at the votes: its upper end.
+
+    What was published is less: the accountant looks at the true counts, and its result is published without noise, so
+    that it holds for these records and is itself not private. It cannot be computed from settings.
+    """
+    if config.sigma is None:
+        raise ConfigError("the published claim is about a given sigma")
+    each = 1 / config.sigma**2 + (0 if config.check is None else 0.5 / (config.check * config.sigma) ** 2)
+    return claimed_by_rdp(each * steps * config.images * config.projections, delta)

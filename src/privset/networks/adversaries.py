@@ -1,0 +1,150 @@
+"""The two networks of a conditional GAN, as G-PATE and DataLens publish them, for images of other sizes too.
+
+Thousands of discriminators learn side by side under `torch.func.vmap`, so theirs is a function of its weights.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
+from torch import Tensor, nn
+
+from privset.facts import PublicFacts
+
+Weights = dict[str, Tensor]
+
+_KERNEL, _PADDING = 5, 2
+_FIRST_DEVIATION = 0.02
+"""Of all initial weights, as in DCGAN."""
+
+
+class ConditionalDiscriminator:
+    """Weights, pixels in [0, 1] ``[n, c, h, w]`` and labels ``[n]`` -> logits ``[n]``, high for a true image.
+
+    Two 5x5 convolutions of stride 2, to channels + classes and to ``maps`` + classes, a hidden layer and one number;
+    the label is given to every layer. Batch norm, over the images of the call, before all but the first activation.
+
+    Args:
+        facts: What is public about the images.
+        maps: Of the second convolution, beside one for each class.
+        width: Hidden units.
+    """
+
+    def __init__(self, facts: PublicFacts, *, maps: int = 32, width: int = 256) -> None:
+        self._classes = classes = len(facts.classes)
+        first, second = facts.channels + classes, maps + classes
+        pixels = math.ceil(math.ceil(facts.height / 2) / 2) * math.ceil(math.ceil(facts.width / 2) / 2)
+        self._shapes = {
+            "first": (first, (facts.channels + classes) * _KERNEL**2),
+            "second": (second, (first + classes) * _KERNEL**2),
+            "hidden": (width, second * pixels + classes),
+            "last": (1, width + classes),
+        }
+
+    def begin(self, seed: int) -> Weights:
+        """Initial weights, known by the seed."""
+        random = torch.Generator().manual_seed(seed)
+        weights: Weights = {}
+        for name, shape in self._shapes.items():
+            weights[name] = _FIRST_DEVIATION * torch.randn(shape, generator=random)
+            weights[f"{name} bias"] = torch.zeros(shape[0])
+        for name in ("second", "hidden"):
+            weights[f"{name} scale"] = torch.ones(self._shapes[name][0])
+        return weights
+
+    def __call__(self, weights: Weights, pixels: Tensor, labels: Tensor) -> Tensor:
+        """Logits ``[n]``."""
+        marks = (labels[:, None] == torch.arange(self._classes, device=labels.device)).to(pixels.dtype)
+        maps = F.leaky_relu(self._convolved(weights, "first", _with_marks(pixels, marks)), 0.2)
+        maps = self._normed(weights, "second", self._convolved(weights, "second", _with_marks(maps, marks)), (0, 2, 3))
+        flat = torch.cat([F.leaky_relu(maps, 0.2).flatten(1), marks], dim=1)
+        hidden = self._normed(weights, "hidden", flat @ weights["hidden"].T, (0,))
+        return (torch.cat([F.leaky_relu(hidden, 0.2), marks], dim=1) @ weights["last"].T + weights["last bias"])[:, 0]
+
+    def _convolved(self, weights: Weights, name: str, maps: Tensor) -> Tensor:
+        kernel, bias = weights[name], weights[f"{name} bias"]
+        if maps.is_cuda:
+            return convolved_by_products(maps, kernel, bias)
+        return F.conv2d(maps, kernel.view(len(kernel), -1, _KERNEL, _KERNEL), bias, stride=2, padding=_PADDING)
+
+    def _normed(self, weights: Weights, name: str, values: Tensor, axes: tuple[int, ...]) -> Tensor:
+        shape = (1, -1) + (1,) * (values.ndim - 2)
+        centred = values - values.mean(axes, keepdim=True)
+        scaled = centred / (centred.square().mean(axes, keepdim=True) + 1e-5).sqrt()
+        return scaled * weights[f"{name} scale"].view(shape) + weights[f"{name} bias"].view(shape)
+
+
+def convolved_by_products(maps: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
+    """Maps ``[n, c, h, w]`` and kernels ``[m, c * 25]`` -> maps ``[n, m, h / 2, w / 2]``: 5x5, of stride 2.
+
+    With kernels of their own for thousands of networks a convolution has thousands of groups, which graphics cards are
+    not made for; as many small products of matrices are what they do best.
+    """
+    patches = F.unfold(maps, _KERNEL, padding=_PADDING, stride=2)  # [n, c * 25, h / 2 * w / 2]
+    rows = patches.transpose(1, 2).reshape(-1, patches.shape[1])
+    height, width = ((side + 1) // 2 for side in maps.shape[2:])
+    return (rows @ kernel.T + bias).view(len(maps), height, width, -1).permute(0, 3, 1, 2)
+
+
+def _with_marks(maps: Tensor, marks: Tensor) -> Tensor:
+    """Maps ``[n, c, h, w]`` and one-hot labels ``[n, k]`` -> ``[n, c + k, h, w]``: a constant map for each class."""
+    return torch.cat([maps, marks[:, :, None, None].expand(-1, -1, *maps.shape[2:])], dim=1)
+
+
+class ConditionalGenerator(nn.Module):
+    """Codes ``[n, length]`` and labels ``[n]`` -> pixels in [0, 1] ``[n, c, h, w]``.
+
+    Two hidden layers, the second of them ``maps`` maps of a quarter of the image's height and width, and two transposed
+    5x5 convolutions that double these; the label is given to every layer. Where a side is no multiple of 4 it is
+    rounded up on the way and met exactly in the end. Images of a batch know each other through batch norm, except
+    after ``eval()``.
+
+    Args:
+        facts: What is public about the images.
+        length: Numbers of a code.
+        seed: Of the initial weights.
+        width: Hidden units.
+        maps: Of the layers between.
+    """
+
+    def __init__(self, facts: PublicFacts, *, length: int, seed: int, width: int = 1024, maps: int = 128) -> None:
+        super().__init__()
+        self._classes = classes = len(facts.classes)
+        sides = (facts.height, facts.width)
+        half = tuple(math.ceil(side / 2) for side in sides)
+        self._quarter = tuple(math.ceil(side / 2) for side in half)
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            self.hidden = nn.Linear(length + classes, width)
+            self.hidden_norm = nn.BatchNorm1d(width)
+            self.spread = nn.Linear(width + classes, maps * math.prod(self._quarter))
+            self.spread_norm = nn.BatchNorm1d(maps * math.prod(self._quarter))
+            self.first = _doubling(maps + classes, maps, self._quarter, half)
+            self.first_norm = nn.BatchNorm2d(maps)
+            self.last = _doubling(maps + classes, facts.channels, half, sides)
+            for layer in (self.hidden, self.spread, self.first, self.last):
+                nn.init.normal_(layer.weight, std=_FIRST_DEVIATION)
+                assert layer.bias is not None
+                nn.init.zeros_(layer.bias)
+
+    def forward(self, codes: Tensor, labels: Tensor) -> Tensor:
+        """Pixels ``[n, c, h, w]``."""
+        marks = F.one_hot(labels, self._classes).to(codes.dtype)
+        values = F.relu(self.hidden_norm(self.hidden(torch.cat([codes, marks], dim=1))))
+        values = F.relu(self.spread_norm(self.spread(torch.cat([values, marks], dim=1))))
+        maps = values.view(len(codes), -1, *self._quarter)
+        maps = F.relu(self.first_norm(self.first(_with_marks(maps, marks))))
+        return torch.sigmoid(self.last(_with_marks(maps, marks)))
+
+
+def _doubling(given: int, made: int, size: tuple[int, ...], target: tuple[int, ...]) -> nn.ConvTranspose2d:
+    """A transposed convolution from maps of ``size`` to ones of ``target``, twice that or one less on each axis."""
+    extra = tuple(goal - (2 * side - 1) for side, goal in zip(size, target, strict=True))
+    return nn.ConvTranspose2d(given, made, _KERNEL, stride=2, padding=_PADDING, output_padding=extra)  # type: ignore[arg-type]
+
+
+def uniform_codes(count: int, length: int, generator: torch.Generator) -> Tensor:
+    """``[count, length]`` numbers, uniform between -1 and 1."""
+    return 2 * torch.rand(count, length, generator=generator) - 1

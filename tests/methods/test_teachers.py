@@ -1,0 +1,155 @@
+import dataclasses
+import math
+
+import pytest
+import torch
+from tests.conftest import TINY, facts_for, records_for
+
+from privset.errors import BudgetError, ConfigError
+from privset.facts import scale
+from privset.methods import DataLens, DataLensConfig, GPate, GPateConfig
+from privset.methods.teachers import claimed_by_rdp, discriminator_of, drawn, teaching, wishes
+from privset.networks.adversaries import ConditionalGenerator
+from privset.observer import Observer
+from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise, spend
+
+FACTS = facts_for(40)
+CONFIG = TINY["datalens"]
+METHODS = {"g-pate": GPate, "datalens": DataLens}
+
+
+def test_one_teacher_for_every_fifteen_records_unless_told():
+    assert GPateConfig(steps=1).teachers_for(facts_for(60_000)) == 4000
+    assert GPateConfig(steps=1).teachers_for(facts_for(3)) == 1
+    assert GPateConfig(steps=1, teachers=7).teachers_for(facts_for(60_000)) == 7
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_given_noise_asks_for_as_many_steps_as_the_budget_pays_for(name):
+    config = dataclasses.replace(TINY[name], steps=None, sigma=300.0)
+    budget = PrivacyBudget(epsilon=2.0)
+    method = METHODS[name](config)
+    plan = method.plan(FACTS, budget)
+    (question, *_) = method._questions(FACTS, plan.noise_multiplier)
+    assert question.noise_multiplier * question.sensitivity == pytest.approx(300)
+    assert len({event.count for event in plan.events}) == 1
+    more = [dataclasses.replace(event, count=event.count + 1) for event in plan.events]
+    assert plan.epsilon <= 2.0 < spend(more, budget.delta).best
+    fewer = METHODS[name](dataclasses.replace(config, steps=plan.events[0].count - 1)).plan(FACTS, budget)
+    assert fewer.epsilon < plan.epsilon
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_noise_that_is_too_little_or_without_need_is_refused(name):
+    config = dataclasses.replace(TINY[name], steps=None, sigma=1.0)
+    with pytest.raises(BudgetError, match="a single step costs epsilon"):
+        METHODS[name](config).plan(FACTS, PrivacyBudget(epsilon=1.0))
+    with pytest.raises(BudgetError, match="would cost epsilon"):
+        METHODS[name](dataclasses.replace(config, steps=3)).plan(FACTS, PrivacyBudget(epsilon=1.0))
+    with pytest.raises(ConfigError, match="without privacy there is no noise"):
+        METHODS[name](config).plan(FACTS, PrivacyBudget(epsilon=math.inf))
+    with pytest.raises(BudgetError, match="cannot be paid for"):
+        METHODS[name](TINY[name]).plan(FACTS, PrivacyBudget(epsilon=0.01))
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"steps": None}, "give steps"),
+        ({"teachers": 0}, "teachers must be at least 1"),
+        ({"images": 1}, "at least 2, for batch norm"),
+        ({"pretraining": -1}, "pretraining must be 0 or more"),
+        ({"threshold": 1.5}, "threshold must lie in"),
+        ({"sigma": 0.0}, "sigma must be a positive number"),
+        ({"steps": 10**6}, "steps must be at most"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(fields, complaint):
+    for kind in (GPateConfig, DataLensConfig):
+        with pytest.raises(ConfigError, match=complaint):
+            kind(**{"steps": 5} | fields)
+
+
+def test_a_step_of_a_teacher_is_a_step_of_adam_on_its_records_against_images_of_their_classes():
+    begin, learn = teaching(CONFIG, FACTS, 3)
+    state = {name: value[0] for name, value in begin(range(2)).items()}
+    discriminator, random = discriminator_of(CONFIG, FACTS), torch.Generator().manual_seed(0)
+    weights = {name: value.clone().requires_grad_() for name, value in discriminator.begin(3).items()}
+    adam = torch.optim.Adam(weights.values(), lr=CONFIG.rate, betas=(0.5, 0.999))
+    ones, zeros = torch.ones(4), torch.zeros(4)
+    for _ in range(3):
+        images, labels = torch.randn(4, *FACTS.shape, generator=random), torch.tensor([2, 0, 2, 1])
+        made = torch.rand(3, 4, *FACTS.shape, generator=random)
+        state = learn(state, images, labels, {"made": made})
+        chosen = torch.stack([made[label, place] for place, label in enumerate(labels.tolist())])
+        bce = torch.nn.functional.binary_cross_entropy_with_logits
+        loss = bce(discriminator(weights, scale(images, FACTS), labels), ones)
+        loss = loss + bce(discriminator(weights, chosen, labels), zeros)
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    for name, value in weights.items():
+        assert torch.allclose(state[name], value, rtol=1e-3, atol=2e-5), name
+
+
+def test_wishes_point_to_what_a_teacher_takes_for_true():
+    discriminator = discriminator_of(CONFIG, FACTS)
+    state = discriminator.begin(0)
+    pixels, labels = torch.rand(3, *FACTS.shape, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2])
+    moved = pixels + 1e-2 * torch.nn.functional.normalize(
+        wishes(discriminator, state, pixels, labels).flatten(1)
+    ).view_as(pixels)
+
+    def loss(some):
+        return float(torch.nn.functional.softplus(-discriminator(state, some, labels)).mean())
+
+    assert loss(moved) < loss(pixels)
+
+
+def test_what_is_drawn_is_in_range_and_leaves_the_generator_as_it_is():
+    generator = ConditionalGenerator(FACTS, length=CONFIG.code, seed=0, width=5, maps=2)
+    generator(torch.randn(8, CONFIG.code), torch.arange(8) % 3)
+    before = {name: value.clone() for name, value in generator.state_dict().items()}
+    labels = torch.tensor([0, 0, 1, 2])
+    images = drawn(generator, labels, CONFIG, FACTS, torch.device("cpu"), torch.Generator().manual_seed(0))
+    assert images.shape == (4, *FACTS.shape)
+    assert -1 <= float(images.min()) < float(images.max()) <= 1
+    assert generator.training
+    assert all(torch.equal(value, before[name]) for name, value in generator.state_dict().items())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_without_noise_images_move_as_the_teachers_wish(name):
+    config, budget = dataclasses.replace(TINY[name], limit=1e-6), PrivacyBudget(epsilon=math.inf)
+    method = METHODS[name](config)
+    curator = Curator(records_for(FACTS), FACTS, Ledger(budget), seeded_noise(0))
+    begin, _ = teaching(config, FACTS, 5)
+    wards = curator.appoint(12, begin, batch_size=4)  # none has learned yet: all wish the same
+    moves = method._moves(curator, method.plan(FACTS, budget), wards, torch.Generator().manual_seed(0))
+    discriminator, random = discriminator_of(config, FACTS), torch.Generator().manual_seed(1)
+    pixels, labels = torch.rand(3, *FACTS.shape, generator=random), torch.tensor([0, 1, 2])
+    wished = wishes(discriminator, discriminator.begin(5), pixels, labels)
+    for _ in range(10):
+        assert float((moves(pixels, labels) * wished).sum()) > 0
+
+
+def test_it_shows_the_set_as_it_forms():
+    class Watching(Observer):
+        seen = 0
+
+        def show(self, look):
+            glimpse = look()
+            assert glimpse.images.shape == (6, *FACTS.shape)
+            self.seen += 1
+
+    watching, method, budget = Watching(), DataLens(CONFIG), PrivacyBudget(epsilon=5.0)
+    plan = method.plan(FACTS, budget)
+    shown = method.run(Curator(records_for(FACTS), FACTS, Ledger(budget), seeded_noise(0)), plan, observer=watching)
+    plain = method.run(Curator(records_for(FACTS), FACTS, Ledger(budget), seeded_noise(0)), plan)
+    assert watching.seen == 3
+    assert torch.equal(shown.images, plain.images)  # to look changes nothing
+
+
+def test_the_published_conversion_is_the_smallest_over_its_orders():
+    by_hand = [0.02 * order + math.log(1e5) / (order - 1) for order in range(2, 200)]
+    assert claimed_by_rdp(0.02, 1e-5) == pytest.approx(min(by_hand))
