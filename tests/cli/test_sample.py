@@ -64,3 +64,23 @@ def test_a_release_without_a_generator_is_refused_with_what_to_do(call, release,
     assert code == 2
     assert "holds no generator" in err
     assert "psg-prior" in err
+
+
+def test_the_generator_of_a_distilled_set_carries_the_guarantee_of_the_statistics(call, tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "own.npz", x=rng.integers(0, 255, (60, 8, 8), dtype=np.uint8), y=np.arange(60) % 3)
+    words = ["--method", "dp-merf", "--epsilon", 5, "--accountant", "rdp", *TINY["dp-merf"].split()]
+    assert call("measure", tmp_path / "own.npz", *words, "--out", tmp_path / "stats")[0] == 0
+    assert call("distil", tmp_path / "stats", "--seed", 3, "--per-class", 1, "--out", tmp_path / "set")[0] == 0
+    assert call("sample", tmp_path / "set", "--per-class", 2, "--seed", 4, "--out", tmp_path / "drawn")[0] == 0
+    assert call("verify", tmp_path / "drawn", "--source", tmp_path / "set")[0] == 0
+    stats, made, drawn = (
+        json.loads((tmp_path / name / "certificate.json").read_text()) for name in ("stats", "set", "drawn")
+    )
+    assert drawn["seeds"] == {"public": 3, "measured": 0, "drawn": 4}
+    assert drawn["source"] == made["source"]
+    assert drawn["source"]["certificate"] == stats["seal"]
+    assert drawn["drawn"]["certificate"] == made["seal"]
+    code, out, _ = call("verify", tmp_path / "drawn", "--source", tmp_path / "stats")
+    assert code == 1  # it was drawn from the set, not distilled from these
+    assert "source" in out

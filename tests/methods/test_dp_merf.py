@@ -224,7 +224,7 @@ def test_large_coloured_images_of_many_classes():
     ("fields", "words"),
     [
         ({"waves": 0}, "waves must be at least 1"),
-        ({"code": 0}, "code must be at least 1"),
+        ({"code": 0}, "code must lie between 1 and 65,536"),
         ({"steps": 0}, "steps must be at least 1"),
         ({"batch_size": 1}, "batch-size must be at least 2"),
         ({"bandwidth": 0.0}, "bandwidth must be a positive number"),

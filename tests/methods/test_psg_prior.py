@@ -11,13 +11,13 @@ from privset import networks
 from privset.data import Records, load
 from privset.errors import ConfigError
 from privset.facts import normalise, pixel_range
-from privset.methods import PsgPrior, PsgPriorConfig
+from privset.methods import Psg, PsgPrior, PsgPriorConfig
 from privset.methods.matched import Generated
 from privset.methods.matching import row_cosine_distance
 from privset.methods.psg import _matching
 from privset.networks.deconvolution import DeconvolutionGenerator
 from privset.observer import Observer
-from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise
+from privset.privacy import Curator, GradientQuestion, Ledger, PrivacyBudget, seeded_noise
 
 MNIST = dataclasses.replace(facts_for(60_000, classes=10, side=28), name="mnist")
 TINY_PRIOR = TINY["psg-prior"]
@@ -57,6 +57,23 @@ def test_the_preset_of_the_published_code_asks_twenty_thousand_questions_at_its_
     plan = PsgPrior(config).plan(MNIST, PrivacyBudget(epsilon=epsilon, accountant="rdp"))
     assert plan.questions == 20_000
     assert round(plan.noise_multiplier, 3) == noise
+
+
+def test_it_asks_what_psg_would_ask_at_the_planned_noise_and_nothing_else():
+    asked = []
+
+    class Noting(Curator):
+        def gradient(self, question, loss, parameters, *, draws=1, transform=None):
+            asked.append((question, draws))
+            return super().gradient(question, loss, parameters, draws=draws, transform=transform)
+
+    facts, budget = facts_for(40), PrivacyBudget(epsilon=1, accountant="rdp")
+    method = PsgPrior(TINY_PRIOR)
+    plan, ledger = method.plan(facts, budget), Ledger(budget)
+    method.run(Noting(records_for(facts), facts, ledger, seeded_noise(0)), plan)
+    question = GradientQuestion(sampling_rate=16 / 40, clip_norm=0.1, noise_multiplier=plan.noise_multiplier)
+    assert asked == [(question, 2)] * 4  # R x T calls of K draws
+    assert ledger.events == plan.events == Psg(TINY["psg"]).plan(facts, budget).events
 
 
 @pytest.mark.parametrize("network", ["convnet", "mlp"])
@@ -195,10 +212,11 @@ def test_unknown_presets_are_refused():
 def test_it_learns_digits_that_an_honest_classifier_can_use():
     """Far fewer answers than the preset `small` asks for, and still far better than the tenth that chance gives."""
     digits = load("digits")
+    assert digits.test is not None
     config = dataclasses.replace(
         PsgPriorConfig.small(per_class=5), runs=4, batch_size=256, generator_width=16, width=32, seed=1
     )
-    made = run(config, epsilon=10, facts=digits.facts, records=digits.train)
+    made = run(config, epsilon=4, facts=digits.facts, records=digits.train)
     model = LogisticRegression(max_iter=1000).fit(made.images.flatten(1).numpy(), made.labels.numpy())
     test = normalise(digits.test.images, digits.facts).flatten(1)
-    assert model.score(test.numpy(), digits.test.labels.numpy()) > 0.3
+    assert model.score(test.numpy(), digits.test.labels.numpy()) > 0.25

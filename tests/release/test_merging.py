@@ -190,7 +190,7 @@ def test_only_sets_are_joined_and_not_joined_ones_again(tmp_path, workshop, stat
 
 def test_sets_of_the_same_statistics_are_not_of_disjoint_records(tmp_path, workshop, statistics):
     twice = [workshop.distil(tmp_path / f"set{seed}", statistics, seed=seed) for seed in (1, 2)]
-    refused("distilled from the same statistics", twice, tmp_path / "out", disjoint=True)
+    refused("made from the same answers", twice, tmp_path / "out", disjoint=True)
     ours, theirs = merge(twice, out=tmp_path / "out").certificate, load(twice[0]).certificate
     assert ours.guarantee.private
     assert ours.guarantee.epsilon_spent <= theirs.guarantee.epsilon_spent  # paid for once

@@ -160,7 +160,7 @@ def limits(certificate: Certificate) -> Markup:
 def together(subjects: Sequence[Subject]) -> list[str]:
     """What releases on one page cost whose records may be the same: epsilons and deltas add up, once for each source.
 
-    Sets that were distilled from the same statistics, and the statistics, cost one epsilon together.
+    Sets that were distilled from the same statistics, or drawn from the same generator, cost one epsilon together.
     """
     groups: dict[tuple[str, int], list[Certificate]] = {}
     for subject in subjects:
@@ -174,7 +174,7 @@ def _together(name: str, group: Sequence[Certificate]) -> str:
         return f"Not every release of {name} on this page is private: together they have no guarantee."
     paid = {one.payment: one.guarantee for one in group}.values()
     if len(paid) == 1:
-        return f"The releases of {name} share one epsilon: all come from the same statistics."
+        return f"The releases of {name} share one epsilon: all come from the same answers."
     epsilon = rounded_up(math.fsum(one.epsilon_spent for one in paid))
     delta = math.fsum(one.delta for one in paid)
     return (
