@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from privset.data import PublicFacts, Records
-from privset.methods import METHODS, DpMerfConfig, DpSgdConfig, MomentsConfig, PsgConfig
+from privset.methods import METHODS, DpCganConfig, DpMerfConfig, DpSgdConfig, MomentsConfig, PsgConfig
 
 # Threads of several test processes wait for each other on two cores; one each is faster by far.
 torch.set_num_threads(1)
@@ -57,6 +57,7 @@ TINY = {
         refining_steps=3,
     ),
     "dp-merf": DpMerfConfig(per_class=2, waves=6, width=5, steps=3, batch_size=8),
+    "dp-cgan": DpCganConfig(per_class=2, steps=4, batch_size=16, code=4, width=8, decay_steps=2),
     "dp-sgd": DpSgdConfig(epochs=3, batch_size=16, averaging=0.5),
 }
 """Settings of every method that take about a second; a new method adds its own here."""

@@ -29,6 +29,8 @@ from privset.exports import export
 from privset.facts import PublicFacts
 from privset.methods import (
     METHODS,
+    DpCgan,
+    DpCganConfig,
     DpMerf,
     DpMerfConfig,
     DpSgd,
@@ -76,6 +78,8 @@ __all__ = [
     "ConfigError",
     "DataError",
     "Dataset",
+    "DpCgan",
+    "DpCganConfig",
     "DpMerf",
     "DpMerfConfig",
     "DpSgd",

@@ -5,6 +5,7 @@ from typing import Any
 from privset.errors import ConfigError
 from privset.methods.checkpoint import Checkpoint
 from privset.methods.claim import Claim
+from privset.methods.dp_cgan import DpCgan, DpCganConfig
 from privset.methods.dp_merf import DpMerf, DpMerfConfig
 from privset.methods.dp_sgd import DpSgd, DpSgdConfig
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics, require_measuring
@@ -13,7 +14,7 @@ from privset.methods.moments import Moments, MomentsConfig
 from privset.methods.psg import Psg, PsgConfig
 from privset.methods.training import Architecture, Trained, TrainingMethod
 
-METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in (Moments, Psg, DpMerf, DpSgd)}
+METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in (Moments, Psg, DpMerf, DpCgan, DpSgd)}
 """By the name typed on the command line; the first is the default."""
 
 DEFAULT = next(iter(METHODS))
@@ -36,6 +37,8 @@ __all__ = [
     "Architecture",
     "Checkpoint",
     "Claim",
+    "DpCgan",
+    "DpCganConfig",
     "DpMerf",
     "DpMerfConfig",
     "DpSgd",
