@@ -69,7 +69,7 @@ def test_what_cannot_be_a_study_is_refused():
             make(**change)
     with pytest.raises(ConfigError, match="two cells have one name"):
         Study(name="s", what="", cells=(make(), make()))
-    with pytest.raises(ConfigError, match="no study 'nosuch'; there are moments, real, dp-sgd, continual, smoke"):
+    with pytest.raises(ConfigError, match="no study 'nosuch'; there are moments, real, dp-sgd, continual, baselines"):
         get("nosuch")
 
 
