@@ -9,6 +9,7 @@ from privset.data import PublicFacts, Records
 from privset.methods import (
     METHODS,
     DataLensConfig,
+    DpCganConfig,
     DpMerfConfig,
     DpSgdConfig,
     GPateConfig,
@@ -78,6 +79,7 @@ TINY = {
         refining_steps=3,
     ),
     "dp-merf": DpMerfConfig(per_class=2, waves=6, width=5, steps=3, batch_size=8),
+    "dp-cgan": DpCganConfig(per_class=2, steps=4, batch_size=16, code=4, width=8, decay_steps=2),
     "dp-sgd": DpSgdConfig(epochs=3, batch_size=16, averaging=0.5),
     "g-pate": GPateConfig(
         per_class=2,

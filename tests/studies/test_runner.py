@@ -7,7 +7,7 @@ import types
 import pytest
 import torch
 
-from privset import pipeline
+from privset import data, pipeline
 from privset.errors import ConfigError
 from privset.evaluation import evaluate_release
 from privset.privacy import seeded_noise
@@ -112,6 +112,59 @@ def test_sets_of_the_same_seed_are_distilled_from_one_measurement(tmp_path, monk
     assert torch.equal(sets[7], last.set.images)
     assert not torch.equal(sets[7], sets[3])
     assert not torch.equal(sets[7], sets[6])
+
+
+def test_networks_that_are_trained_on_the_same_set_do_not_have_it_made_again(tmp_path, study, work):
+    networks = ("convnet", "mlp", "lenet")
+    cells = [
+        dataclasses.replace(cell, name=f"{cell.name}-{network}", classifier=network, networks=1 + (network == "mlp"))
+        for network in networks
+        for cell in study.cells
+    ]
+    outcome = run(dataclasses.replace(study, cells=tuple(cells)), results=tmp_path)
+    assert len(outcome.finished) == 18
+    assert outcome.finished[:4] == ["first-convnet.0", "first-mlp.0", "first-lenet.0", "first-convnet.1"]
+    assert sorted(work.made) == [(runs, seed) for runs in (1, 2) for seed in range(3)]
+    for network in networks:
+        found = read(tmp_path, f"first-{network}")
+        assert found["classifier"] == network
+        assert found["seeds"]["sets"] == [0, 1, 2]
+    assert {path.stem for path in (tmp_path / "toy").glob("*.png")} == {"first-convnet", "second-convnet"}
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_shards_share_out_sets_and_leave_none(study, count):
+    cells = [
+        dataclasses.replace(cell, name=f"{cell.name}-{network}", classifier=network)
+        for network in ("mlp", "lenet")
+        for cell in study.cells
+    ]
+    shards = [runner.jobs(cells, (index, count)) for index in range(count)]
+    names = [{(cell.name, number) for cell, number in shard} for shard in shards]
+    assert sum(map(len, names)) == len(set().union(*names)) == 12
+    keys = [{cell.set_key(number) for cell, number in shard} for shard in shards]
+    assert sum(map(len, keys)) == len(set().union(*keys)) == 6  # no set is made in two of them
+
+
+def test_a_set_is_known_by_all_that_it_was_made_with(study):
+    first = study.cells[0]
+    for change in ({"settings": {"runs": 9}}, {"epsilon": 3.0}, {"per_class": 2}, {"delta": 1e-6}, {"data": "mnist"}):
+        assert dataclasses.replace(first, **change).set_key(0) != first.set_key(0)
+    assert first.set_key(1) != first.set_key(0)
+    assert dataclasses.replace(first, classifier="mlp", networks=7, name="other").set_key(0) == first.set_key(0)
+
+
+def test_both_epsilons_are_put_on_file_where_the_original_analysis_claims_another(tmp_path, study, work):
+    settings = {"waves": 4, "width": 4, "steps": 2, "batch_size": 4}
+    cell = dataclasses.replace(
+        study.cells[0], name="claimed", method="dp-merf", preset="paper", epsilon=1.0, settings=settings, sets=1
+    )
+    planned = cell.make_method(0).plan(data.facts_of("digits"), cell.budget)
+    run(dataclasses.replace(study, cells=(cell, study.cells[0])), results=tmp_path)
+    found = read(tmp_path, "claimed")
+    assert found["proven"] == planned.epsilon < 0.35
+    assert found["claim"]["epsilon"] == planned.claim.epsilon > 0.9
+    assert "claim" not in read(tmp_path, "first")
 
 
 def test_what_is_on_file_is_never_run_again(tmp_path, study, work):

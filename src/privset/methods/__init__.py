@@ -6,6 +6,7 @@ from privset.errors import ConfigError
 from privset.methods.checkpoint import Checkpoint
 from privset.methods.claim import Claim
 from privset.methods.datalens import DataLens, DataLensConfig
+from privset.methods.dp_cgan import DpCgan, DpCganConfig
 from privset.methods.dp_merf import DpMerf, DpMerfConfig
 from privset.methods.dp_sgd import DpSgd, DpSgdConfig
 from privset.methods.g_pate import GPate, GPateConfig
@@ -23,6 +24,7 @@ METHODS: dict[str, type[Method[Any]]] = {
         Psg,
         PsgPrior,
         DpMerf,
+        DpCgan,
         DpSgd,
         GPate,
         DataLens,
@@ -52,6 +54,8 @@ __all__ = [
     "Claim",
     "DataLens",
     "DataLensConfig",
+    "DpCgan",
+    "DpCganConfig",
     "DpMerf",
     "DpMerfConfig",
     "DpSgd",

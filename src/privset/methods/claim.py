@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import math
 
-from privset.privacy.accounting import GaussianEvent
+from privset.privacy.accounting import GaussianEvent, order_warnings_silenced
 from privset.privacy.budget import RELATION
 
 REPLACE = "replace-one-record"
@@ -65,7 +65,8 @@ def classic_epsilon(events: tuple[GaussianEvent, ...], delta: float, orders: tup
     from dp_accounting import rdp
 
     accountant = rdp.RdpAccountant(orders)
-    for event in events:
-        answer = dp_accounting.GaussianDpEvent(event.noise_multiplier)
-        accountant.compose(dp_accounting.PoissonSampledDpEvent(event.sampling_rate, answer), event.count)
+    with order_warnings_silenced():
+        for event in events:
+            answer = dp_accounting.GaussianDpEvent(event.noise_multiplier)
+            accountant.compose(dp_accounting.PoissonSampledDpEvent(event.sampling_rate, answer), event.count)
     return float(min(cost - math.log(delta) / (order - 1) for cost, order in zip(accountant.rdp, orders, strict=True)))

@@ -141,7 +141,7 @@ def _epsilon(events: tuple[GaussianEvent, ...], delta: float, accountant: str) -
         bound = pld.PLDAccountant(relation, value_discretization_interval=PLD_INTERVAL)
     else:
         bound = rdp.RdpAccountant(neighboring_relation=relation)
-    with _order_warnings_silenced():
+    with order_warnings_silenced():
         for rate, noise, count in joined:
             event = dp_accounting.GaussianDpEvent(noise)
             bound.compose(event if rate == 1 else dp_accounting.PoissonSampledDpEvent(rate, event), count)
@@ -155,7 +155,7 @@ def _known(epsilon: float, events: tuple[GaussianEvent, ...]) -> float:
 
 
 @contextlib.contextmanager
-def _order_warnings_silenced() -> Iterator[None]:
+def order_warnings_silenced() -> Iterator[None]:
     """RDP leaves out Renyi orders that do not converge, and warns of each; the bound from the others is valid."""
     from absl import logging
 

@@ -250,6 +250,66 @@ CONTINUAL = Study(
     ),
 )
 
+_TABLE_1: dict[str, dict[str, dict[str, float]]] = {
+    "dp-cgan": {"mnist": {"10": 52.5}, "fashion-mnist": {"10": 50.2}},
+    "dp-merf": {"mnist": {"1": 72.7, "10": 85.7}, "fashion-mnist": {"1": 61.2, "10": 72.4}},
+}
+"""By method, data and the epsilon that was claimed: accuracy of sets of 6,000 images a class, in the PSG paper."""
+
+_PUBLISHED_NOISE = {"dp-cgan": {"10": 10.0}, "dp-merf": {"1": 1.0, "10": 10.0}}
+"""By method and claimed epsilon: a budget that covers what the published noise is proven to cost."""
+
+_ARCHITECTURES = ("mlp", "lenet", "alexnet", "vgg11", "resnet18")
+"""What sets are also tested with, beside the ConvNet; each on the very sets that it is trained on."""
+
+
+def _baseline(method: str, data: str, named: str, **more: Any) -> Cell:
+    """A set of full size, of the epsilon that it is named after: proven, or, of preset ``paper``, claimed."""
+    fields = {"preset": "standard", "epsilon": float(named), "published": _TABLE_1[method][data].get(named)} | more
+    kind = "published" if fields["preset"] == "paper" else "eps"
+    network = "" if "classifier" not in more else f"-{more['classifier']}"
+    return Cell(
+        name=f"{data}-{kind}{named}-{method}{network}",
+        method=method,
+        data=data,
+        per_class=6000,
+        recipes=("paper",),
+        **fields,
+    )
+
+
+def _baselines(method: str) -> list[Cell]:
+    images, noise = ("mnist", "fashion-mnist"), _PUBLISHED_NOISE[method].items()
+    return [
+        *(_baseline(method, data, named) for data in images for named in ("1", "10")),
+        *(_baseline(method, data, named, preset="paper", epsilon=cost) for data in images for named, cost in noise),
+        *(
+            _baseline(method, data, "10", classifier=network, networks=1, published=None)
+            for data in images
+            for network in _ARCHITECTURES
+        ),
+    ]
+
+
+BASELINES = Study(
+    name="baselines",
+    what="sets of 6,000 images a class by other methods, with noise for a proven epsilon (`eps`) and with the noise "
+    "that was published (`published`, by the epsilon that was claimed for it); at epsilon 10 tested with six networks",
+    cells=(
+        *(cell for method in _TABLE_1 for cell in _baselines(method)),
+        Cell(
+            name="digits-eps10-dp-cgan-small",
+            method="dp-cgan",
+            preset="small",
+            data="digits",
+            epsilon=10.0,
+            per_class=50,
+            classifier="mlp",
+            recipes=("quick",),
+        ),
+    ),
+)
+
 SMOKE = Study(
     name="smoke",
     what="two tiny sets in seconds, to see that the runner works; their accuracy means nothing",
@@ -272,7 +332,7 @@ SMOKE = Study(
 )
 
 STUDIES: dict[str, Study] = {
-    study.name: study for study in (MOMENTS, PSG, PSG_PRIOR, DP_MERF, REAL_DATA, DP_SGD, CONTINUAL, SMOKE)
+    study.name: study for study in (MOMENTS, PSG, PSG_PRIOR, DP_MERF, REAL_DATA, DP_SGD, CONTINUAL, BASELINES, SMOKE)
 }
 """By the name typed on the command line."""
 

@@ -108,7 +108,7 @@ class Results:
             "recipe": best,
             "accuracy": recipes[best]["accuracy"],
             "recipes": recipes,
-            **({} if cell.stages is None else {"parties": parts[0]["parties"]}),
+            **{name: parts[0][name] for name in ("parties", "proven", "claim") if name in parts[0]},
             "published": cell.published,
             "seconds": {
                 "generate": statistics.fmean(part["generate_seconds"] for part in parts),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -47,11 +48,18 @@ class Outcome:
 
 
 def jobs(cells: Sequence[Cell], shard: tuple[int, int] = (0, 1)) -> list[tuple[Cell, int]]:
-    """The (cell, set) pairs of shard ``(index, count)``, index from 0; finished ones too, so that shards stay put."""
+    """The (cell, set) pairs of shard ``(index, count)``, index from 0; finished ones too, so that shards stay put.
+
+    Cells that train different networks on the same set are one after the other, and in the same shard.
+    """
     index, count = shard
     if not 0 <= index < count:
         raise ConfigError(f"there is no shard {index + 1} of {count}; the first is 1/{max(count, 1)}")
-    return [(cell, number) for cell in cells for number in range(cell.sets)][index::count]
+    of_set: dict[str, list[tuple[Cell, int]]] = {}
+    for cell in cells:
+        for number in range(cell.sets):
+            of_set.setdefault(cell.set_key(number), []).append((cell, number))
+    return [job for some in list(of_set.values())[index::count] for job in some]
 
 
 def run(
@@ -119,6 +127,7 @@ class _Bench:
 
     Each data set is read once, and each question that several sets have in common is asked once: sets of the same
     seed that differ in what a measuring method distils, such as their size, are distilled from the same statistics.
+    A set is kept until the next one is made, for cells that train another network on it.
     """
 
     def __init__(
@@ -130,6 +139,7 @@ class _Bench:
         self._origin = {"command": command, "commit": commit(), "versions": versions()}
         self._datasets: dict[str, Dataset] = {}
         self._measured: dict[Any, tuple[Path, float]] = {}
+        self._made: dict[str, tuple[Release, float]] = {}
 
     def measure(self, cell: Cell, number: int, shelf: Results) -> dict[str, Any]:
         """Make set ``number`` of a cell and train on it by every recipe; the set itself is thrown away."""
@@ -143,14 +153,14 @@ class _Bench:
                 recipe: {"accuracies": list(one.accuracies), "seconds": one.seconds}
                 for recipe, one in evaluations.items()
             }
-            more = {}
+            more = self._costs(cell, dataset)
         else:
             work = shelf.work_folder(cell, number)
             how = {"execution": self.execution, "observer": self.observer}
             course = courses.follow(cell, number, dataset, work, **how)
             evaluations = {recipe: several[-1] for recipe, several in course.evaluations.items()}
             found, generated = courses.measured(course), course.seconds
-            more = {"parties": [list(party) for party in course.parties]}
+            more: dict[str, Any] = {"parties": [list(party) for party in course.parties]}
         any_of_them = evaluations[cell.recipes[0]]  # all have the same device and seeds
         return {
             "recipes": found,
@@ -176,19 +186,34 @@ class _Bench:
             }
             return real, 0.0
         method = cell.make_method(number)
-        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
-            if isinstance(method, TrainingMethod):
+        if isinstance(method, TrainingMethod):
+            with tempfile.TemporaryDirectory(dir=self._folder) as folder:
                 began = time.perf_counter()
                 trained = pipeline.train(
                     dataset, method=method, budget=cell.budget, out=Path(folder) / "classifier", **self._asking(number)
                 )
                 seconds = time.perf_counter() - began
                 return {AS_TRAINED: evaluate_release(trained, dataset, **device)}, seconds
-            assert isinstance(method, SetMethod)
-            release, generated = self._make(cell, number, method, dataset, Path(folder) / "set")
-            if number == 0:
-                write(preview, (release.path / PREVIEW_FILE).read_bytes())
+        assert isinstance(method, SetMethod)
+        key = cell.set_key(number)
+        if key not in self._made:
+            for old, _ in self._made.values():
+                shutil.rmtree(old.path.parent)
+            self._made.clear()
+            folder = Path(tempfile.mkdtemp(dir=self._folder))
+            self._made[key] = self._make(cell, number, method, dataset, folder / "set")
+            if number == 0:  # a picture of each set, and not of each network that is trained on it
+                write(preview, (self._made[key][0].path / PREVIEW_FILE).read_bytes())
+        release, generated = self._made[key]
         return {recipe: evaluate_release(release, dataset, recipe=recipe, **how) for recipe in cell.recipes}, generated
+
+    @staticmethod
+    def _costs(cell: Cell, dataset: Dataset) -> dict[str, Any]:
+        """What is proven, and what the original analysis claims, where that is something else."""
+        if cell.is_real:
+            return {}
+        planned = cell.make_method(0).plan(dataset.facts, cell.budget).to_json()
+        return {} if planned["claim"] is None else {"proven": planned["epsilon"], "claim": planned["claim"]}
 
     def _asking(self, number: int) -> dict[str, Any]:
         return {"noise": seeded_noise(number), "execution": self.execution, "observer": self.observer}

@@ -119,6 +119,14 @@ class Cell:
             fields["stages"] = self.stages
         return json.loads(json.dumps(fields))
 
+    def set_key(self, number: int) -> str:
+        """Tells whether set ``number`` is also that of another cell, which trains other networks on it."""
+        if self.is_real or self.trains or self.stages is not None:  # nothing is made that could be shared
+            return f"{self.name}.{number}"
+        names = ("method", "preset", "data", "epsilon", "delta", "accountant", "per_class")
+        made = {name: getattr(self, name) for name in names} | {"settings": dict(self.settings), "seed": number}
+        return json.dumps(made, sort_keys=True, default=str)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Study:
