@@ -1,6 +1,8 @@
 """What every method that asks as it goes promises if it can be stopped: killed anywhere, it ends as if it was not."""
 
 import dataclasses
+import shutil
+from typing import Any
 
 import pytest
 import torch
@@ -56,7 +58,7 @@ def dataset(size=40, seed=0):
     return Dataset(facts, records_for(facts, seed), None)
 
 
-def run(method, out, *, data=None, noise=1, **options):
+def run(method, out, *, data=None, noise: Any = 1, **options):
     make = train if isinstance(method, TrainingMethod) else generate
     source = None if noise is None else seeded_noise(noise)
     return make(data or dataset(), method=method, budget=BUDGET, out=out, noise=source, **options)
@@ -115,8 +117,6 @@ def test_killed_again_and_again_it_goes_on_where_it_stood_and_every_answer_is_dr
 
 def test_noise_of_the_system_goes_on_too(tmp_path, method):
     """Nothing but the kept position can make two runs of secret noise agree: bytes are compared between two copies."""
-    import shutil
-
     out, copy = tmp_path / "set", tmp_path / "copy"
     kill(method, out, method.plan(facts_for(40), BUDGET).questions // 2, noise=None)
     shutil.copytree(folder_beside(out), folder_beside(copy))

@@ -31,5 +31,5 @@ def test_certificates_keep_to_the_schema(tmp_path: Path, workshop: Any, epsilon:
 def test_schema_names_every_field_as_required(plan: Plan) -> None:
     document = json.loads(schema())
 
-    assert set(document["required"]) == set(document["properties"]) - {"source", "joined"}
+    assert set(document["required"]) == set(document["properties"]) - {"source", "joined", "party"}
     assert not document["additionalProperties"]
