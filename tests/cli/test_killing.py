@@ -25,7 +25,7 @@ def test_a_killed_process_is_taken_up_by_the_same_command(tmp_path, method):
         options = [*SETTINGS[method].split(), "--epsilon", "10", "--accountant", "rdp", "--noise-seed", "1"]
         return ["generate", "digits", "--method", method, *options, "--out", str(tmp_path / out)]
 
-    moments, deadline = random.Random(7), time.monotonic() + 120
+    moments, deadline = random.Random(7), time.monotonic() + 300
     work, points = tmp_path / "set.unfinished", 0
     for _ in range(2):
         command = [sys.executable, "-c", EAGER + "sys.exit(main(sys.argv[1:]))", *words("set")]

@@ -215,9 +215,11 @@ def test_a_classifier_goes_on_from_the_last_one_and_its_certificate_says_whose_i
     shutil.copytree(tmp_path / "two" / "release", tmp_path / "bare")
     (bare,) = receive([tmp_path / "bare"], BUDGET, private=False)
     assert bare.classes == ("cat", "dog")
+    assert bare.certificate.party is not None
     assert bare.certificate.party.received == (note["received"][0]["seal"],)
     alone = of_classes(dataset, ("ant", "bee"), among=CLASSES)
-    pipeline.train(alone, method=method_named("dp-sgd"), budget=BUDGET, out=tmp_path / "nobodys")
+    method: Any = method_named("dp-sgd")
+    pipeline.train(alone, method=method, budget=BUDGET, out=tmp_path / "nobodys")
     with pytest.raises(ReleaseError, match="does not say what classes its party has"):
         receive([tmp_path / "nobodys"], BUDGET, private=False)
     with pytest.raises(ReleaseError, match="holds something else than the sets that dp-merf makes"):

@@ -1,6 +1,9 @@
 """What every method that asks as it goes promises if it can be stopped: killed anywhere, it ends as if it was not."""
 
 import dataclasses
+import os
+import shutil
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +18,7 @@ from privset.privacy import Curator, PrivacyBudget, seeded_noise
 from privset.privacy.ledger import read
 from privset.privacy.standing import SECRET
 from privset.release import verify
-from privset.release.unfinished import folder_beside, ledger_beside
+from privset.release.unfinished import Unfinished, folder_beside, ledger_beside
 
 BUDGET = PrivacyBudget(epsilon=5.0, accountant="rdp")
 ASKING = [name for name, kind in METHODS.items() if kind.resumable and not issubclass(kind, MeasuringMethod)]
@@ -56,7 +59,7 @@ def dataset(size=40, seed=0):
     return Dataset(facts, records_for(facts, seed), None)
 
 
-def run(method, out, *, data=None, noise=1, **options):
+def run(method, out, *, data=None, noise: Any = 1, **options):
     make = train if isinstance(method, TrainingMethod) else generate
     source = None if noise is None else seeded_noise(noise)
     return make(data or dataset(), method=method, budget=BUDGET, out=out, noise=source, **options)
@@ -115,8 +118,6 @@ def test_killed_again_and_again_it_goes_on_where_it_stood_and_every_answer_is_dr
 
 def test_noise_of_the_system_goes_on_too(tmp_path, method):
     """Nothing but the kept position can make two runs of secret noise agree: bytes are compared between two copies."""
-    import shutil
-
     out, copy = tmp_path / "set", tmp_path / "copy"
     kill(method, out, method.plan(facts_for(40), BUDGET).questions // 2, noise=None)
     shutil.copytree(folder_beside(out), folder_beside(copy))
@@ -171,6 +172,27 @@ def test_a_tampered_state_is_refused(tmp_path, method):
     with pytest.raises(BudgetError, match="where the run stood was changed"):
         run(method, out)
     assert not out.exists()
+
+
+def test_the_key_that_a_kill_left_beside_a_finished_release_goes_when_that_is_asked_for_again(
+    tmp_path, method, monkeypatch
+):
+    out = tmp_path / "set"
+
+    def killed(self, *_):
+        os.close(self._handle)  # the lock goes with the process
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Unfinished, "__exit__", killed)
+        run(method, out, noise=None)
+    secret = folder_beside(out) / SECRET
+    assert secret.stat().st_mode & 0o777 == 0o600
+    with open(secret, "rb") as file:
+        with pytest.raises(ReleaseError, match="exists already"):
+            run(method, out, noise=None)
+        assert set(file.read()) == {0}
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
+    assert verify(out).ok
 
 
 def test_fewer_answers_than_planned_are_not_released(tmp_path, method):

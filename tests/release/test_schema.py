@@ -31,5 +31,6 @@ def test_certificates_keep_to_the_schema(tmp_path: Path, workshop: Any, epsilon:
 def test_schema_names_every_field_as_required(plan: Plan) -> None:
     document = json.loads(schema())
 
-    assert set(document["required"]) == set(document["properties"]) - {"source", "joined", "claim", "drawn"}
+    optional = {"source", "joined", "claim", "drawn", "party"}
+    assert set(document["required"]) == set(document["properties"]) - optional
     assert not document["additionalProperties"]

@@ -40,7 +40,7 @@ class Work:
             raise self.errors[made]
         assert noise.kind == "seeded"
         self.made.append(made)
-        out.mkdir()
+        out.mkdir(parents=True)
         (out / "preview.png").write_bytes(b"png of %d" % method.config.seed)
         return types.SimpleNamespace(path=out)
 

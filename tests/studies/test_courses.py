@@ -72,7 +72,6 @@ def test_a_course_that_was_stopped_keeps_its_finished_stages(tmp_path, monkeypat
         made.append(how["out"].parent.name)
         if len(made) == 2:
             (how["out"].parent).mkdir(parents=True)
-            (how["out"].parent / "release.ledger.jsonl").write_text("") if method == "psg" else None
             raise KeyboardInterrupt
         return real(data, **how)
 

@@ -89,7 +89,7 @@ def test_what_cannot_be_a_study_is_refused():
         Study(name="s", what="", cells=(make(), make()))
     with pytest.raises(
         ConfigError,
-        match="no study 'nosuch'; there are moments, psg, psg-prior, dp-merf, real, dp-sgd, continual, baselines, smoke",
+        match="no study 'nosuch'; there are moments, psg, psg-prior, dp-merf, real, dp-sgd, continual, baselines",
     ):
         get("nosuch")
 

@@ -2,9 +2,8 @@
 
 The parties are kept apart as they would be on different machines: each stage is handed the part of the data that has
 its classes, and folders of earlier stages, which it verifies. A course that was stopped goes on if it is called again:
-a stage that has its release is not run again, and one of a method that measures first (dp-merf, moments) goes on from
-its answers. A stage of psg or dp-sgd that was stopped while it learned is refused: its ledger says what was paid, and
-that is lost.
+a stage that has its release is not run again, and one that was stopped on the way goes on where it stood, if its method
+is resumable. What is not is refused: its ledger says what was paid, and that is lost.
 """
 
 from __future__ import annotations
@@ -136,6 +135,7 @@ def run(
     observer: Observer | None = None,
     tally: Tally | None = None,
     told: Callable[[int, Received, dict[str, Evaluation]], None] | None = None,
+    tester: Observer | None = None,
 ) -> Course:
     """Run the stages that have not been run, test after each, and write what came of it into their common folder.
 
@@ -147,6 +147,7 @@ def run(
         observer: Told about progress.
         tally: Receives what the data holder alone may see.
         told: Called after each stage with its number, its release and what was measured.
+        tester: Told about the progress of tests in place of the observer.
     """
     execution, observer = execution or Execution(), observer or Observer()
     released: list[Received] = []
@@ -163,7 +164,7 @@ def run(
         file = exams.file_of(stage.out.parent, stage.number)
         found = exams.kept(file, released, exam)
         if found is None:
-            found = examine(released, dataset, exam, device=execution.device, observer=observer)
+            found = examine(released, dataset, exam, device=execution.device, observer=tester or observer)
             exams.keep(file, found, released, exam)
         for recipe, one in found.items():
             evaluations.setdefault(recipe, []).append(one)

@@ -81,7 +81,7 @@ class NoiseSource:
             words = {name: np.array(given[name], dtype=now["state"][name].dtype) for name in _WORDS}
             if given["rounds"] != 20 or any(words[name].shape != now["state"][name].shape for name in _WORDS):
                 raise ValueError("not a position of ChaCha20")
-            self._stream.bit_generator.state = now | {"state": words | {"rounds": 20}}
+            self._stream.bit_generator.state = {**now, "state": {**words, "rounds": 20}}
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ConfigError(f"noise cannot go on from there ({error})") from error
 

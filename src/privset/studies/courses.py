@@ -11,20 +11,27 @@ from typing import Any
 from privset import continual
 from privset.continual import Course, Curve, Exam
 from privset.data.records import Dataset
-from privset.methods import Execution, MeasuringMethod
+from privset.methods import Execution
 from privset.observer import Observer
 from privset.studies.study import Cell
 
 
 def follow(
-    cell: Cell, number: int, dataset: Dataset, folder: Path, *, execution: Execution, observer: Observer
+    cell: Cell,
+    number: int,
+    dataset: Dataset,
+    folder: Path,
+    *,
+    execution: Execution,
+    observer: Observer,
+    tester: Observer | None = None,
 ) -> Course:
-    """Run the stages of course ``number`` of a cell that are not in the folder yet."""
+    """Run the stages of course ``number`` of a cell that are not in the folder yet; tests are told to ``tester``."""
     assert cell.stages is not None
     method = cell.make_method(number)
     for stage in folder.glob("stage-*"):
-        # What asks as it goes cannot be taken up again. Noise is seeded here, so the same answers come again.
-        if not isinstance(method, MeasuringMethod) and not (stage / "release").is_dir():
+        # What cannot be taken up again begins anew. Noise is seeded here, so the same answers come again.
+        if not method.resumable and not (stage / "release").is_dir():
             shutil.rmtree(stage)
     exam = Exam(
         classifier=cell.classifier,
@@ -36,7 +43,7 @@ def follow(
     stages = continual.prepare(
         dataset, parties, method=method, budget=cell.budget, out=folder, exam=exam, noise_seed=number
     )
-    return continual.run(dataset, stages, exam=exam, execution=execution, observer=observer)
+    return continual.run(dataset, stages, exam=exam, execution=execution, observer=observer, tester=tester)
 
 
 def measured(course: Course) -> dict[str, Any]:

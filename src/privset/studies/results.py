@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import secrets
 import shutil
 import statistics
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from privset.release.software import versions
 from privset.studies import courses
+from privset.studies.documents import encode, write
 from privset.studies.study import Cell, Study
 
 NOISE = (
@@ -58,9 +58,10 @@ class Results:
 
     def keep_part(self, cell: Cell, number: int, measured: dict[str, Any]) -> None:
         """Put the measurements of one set on file; an error of an earlier attempt is forgotten."""
-        write(self._part_path(cell, number), _encode(cell.definition() | {"seed": number} | measured))
+        write(self._part_path(cell, number), encode(cell.definition() | {"seed": number} | measured))
         self._error_path(cell, number).unlink(missing_ok=True)
         shutil.rmtree(self.work_folder(cell, number), ignore_errors=True)
+        self.pieces_note(cell, number).unlink(missing_ok=True)
 
     def keep_error(self, cell: Cell, number: int, text: str) -> None:
         """Put on file why a set could not be made."""
@@ -72,7 +73,7 @@ class Results:
             parts = self.parts(cell)
             if len(parts) < cell.sets:
                 return
-            write(self.folder / f"{cell.name}.json", _encode(self._summary(cell, parts)))
+            write(self.folder / f"{cell.name}.json", encode(self._summary(cell, parts)))
         for number in range(cell.sets):
             self._part_path(cell, number).unlink(missing_ok=True)
             self._error_path(cell, number).unlink(missing_ok=True)
@@ -123,26 +124,21 @@ class Results:
         }
 
     def work_folder(self, cell: Cell, number: int) -> Path:
-        """Where a set that is made in several stages is kept until it is finished; another definition has another."""
-        known = hashlib.sha256(json.dumps(cell.definition(), sort_keys=True).encode()).hexdigest()
+        """Where a set of several stages or calls is kept until it is finished; another definition has another."""
+        made_by = [cell.definition(), versions()]  # half a set of one version does not go on with another
+        known = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
         return self._parts / f"{cell.name}.{number}.{known[:8]}"
+
+    def pieces_note(self, cell: Cell, number: int) -> Path:
+        """What earlier calls spent on such a set; beside its folder, which is all the set's own."""
+        folder = self.work_folder(cell, number)
+        return folder.with_name(f"{folder.name}.pieces.json")
 
     def _part_path(self, cell: Cell, number: int) -> Path:
         return self._parts / f"{cell.name}.{number}.json"
 
     def _error_path(self, cell: Cell, number: int) -> Path:
         return self._parts / f"{cell.name}.{number}.error.txt"
-
-
-def write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    try:
-        partial.write_bytes(content)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -156,10 +152,6 @@ def _fits(found: dict[str, Any], cell: Cell) -> bool:
     """Whether what is on file was measured as the cell is defined now."""
     same = all(found.get(name) == value for name, value in cell.definition().items())
     return same and set(cell.recipes) <= found["recipes"].keys()
-
-
-def _encode(value: dict[str, Any]) -> bytes:
-    return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
 
 
 def _all(values: Iterable[str | None]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import shutil
@@ -17,14 +18,16 @@ from privset import data, pipeline
 from privset.data.records import Dataset
 from privset.errors import ConfigError
 from privset.evaluation import AS_TRAINED, Evaluation, evaluate_real, evaluate_release
-from privset.methods import Execution, MeasuringMethod, SetMethod, TrainingMethod
+from privset.methods import METHODS, Execution, MeasuringMethod, Method, TrainingMethod
 from privset.observer import Observer
 from privset.privacy import seeded_noise
-from privset.release import Release
+from privset.release import ClassifierRelease, Release, load_published
 from privset.release.preview import FILE as PREVIEW_FILE
 from privset.release.software import versions
 from privset.studies import courses
-from privset.studies.results import Results, write
+from privset.studies.documents import write
+from privset.studies.pieces import OutOfTime, Piece
+from privset.studies.results import Results
 from privset.studies.study import Cell, Study
 
 PACKAGE = Path(__file__).parents[1]
@@ -38,7 +41,7 @@ class Outcome:
         finished: Made and measured now.
         skipped: Were on file already.
         failed: The error of each that could not be made; the next run tries them again.
-        left: Not started, because the time was up.
+        left: Not started, or not finished, because the time was up.
     """
 
     finished: list[str] = dataclasses.field(default_factory=list)
@@ -76,15 +79,17 @@ def run(
 ) -> Outcome:
     """Make and measure the sets that are not on file.
 
-    Killed at any moment it loses the set it was at. Run in several processes with different shards of one
-    results folder, the one that finishes a cell's last set writes the cell's file.
+    Killed at any moment it loses the set it was at, or, of a method that asks as it goes and is resumable, the last
+    seconds of it. Run in several processes with different shards of one results folder, the one that finishes a cell's
+    last set writes the cell's file.
 
     Args:
         study: What to measure.
         cells: Names or patterns of its cells; all if none are given.
         results: Folder that the study's folder is in.
         device: Where to compute.
-        budget_minutes: No set is started after this, nor one that is known to take longer than what is left.
+        budget_minutes: No set is started after this, nor one that is known to take longer than what is left; one that
+            can be made in several calls is started, and stopped where it is by then.
         shard: Which of how many shares of the jobs, from 0.
         observer: Told about progress.
         data_dir: Where named data sets are looked for first.
@@ -98,8 +103,15 @@ def run(
     return outcome
 
 
+def in_pieces(cell: Cell) -> bool:
+    """Whether a set of the cell can be made in several calls: questions are asked all along, and each call goes on."""
+    method = None if cell.is_real else METHODS[cell.method]
+    return method is not None and method.resumable and not issubclass(method, MeasuringMethod)
+
+
 def _run(todo: list[tuple[Cell, int]], bench: _Bench, shelf: Results, budget_minutes: float | None) -> Outcome:
-    started, outcome, device = time.monotonic(), Outcome(), bench.execution.device
+    outcome, device = Outcome(), bench.execution.device
+    until = None if budget_minutes is None else time.monotonic() + 60 * budget_minutes
     for position, (cell, number) in enumerate(todo):
         job = f"{cell.name}.{number}"
         try:
@@ -108,14 +120,16 @@ def _run(todo: list[tuple[Cell, int]], bench: _Bench, shelf: Results, budget_min
                 shelf.assemble(cell)  # a run that was killed at the last moment left this undone
                 continue
             alike = [part for part in shelf.parts(cell) if part["device_asked"] == device]
-            needed = max((part["job_seconds"] for part in alike), default=0.0)
-            if budget_minutes is not None and time.monotonic() - started + needed >= 60 * budget_minutes:
+            needed = 0.0 if in_pieces(cell) else max((part["job_seconds"] for part in alike), default=0.0)
+            if until is not None and time.monotonic() + needed >= until:
                 outcome.left.append(job)
                 continue  # sets of another cell may be shorter
             bench.observer.phase(f"{job}, {position + 1} of {len(todo)}", 0)
-            shelf.keep_part(cell, number, bench.measure(cell, number, shelf))
+            shelf.keep_part(cell, number, bench.measure(cell, number, shelf, until))
             shelf.assemble(cell)
             outcome.finished.append(job)
+        except OutOfTime:
+            outcome.left.append(job)
         except Exception as error:  # whatever it was: one cell must not end a night's run
             outcome.failed[job] = f"{type(error).__name__}: {error}"
             shelf.keep_error(cell, number, traceback.format_exc())
@@ -139,42 +153,64 @@ class _Bench:
         self._origin = {"command": command, "commit": commit(), "versions": versions()}
         self._datasets: dict[str, Dataset] = {}
         self._measured: dict[Any, tuple[Path, float]] = {}
-        self._made: dict[str, tuple[Release, float]] = {}
+        self._made: dict[str, tuple[Release | ClassifierRelease, float]] = {}
 
-    def measure(self, cell: Cell, number: int, shelf: Results) -> dict[str, Any]:
-        """Make set ``number`` of a cell and train on it by every recipe; the set itself is thrown away."""
+    def measure(self, cell: Cell, number: int, shelf: Results, until: float | None = None) -> dict[str, Any]:
+        """Make set ``number`` of a cell and train on it by every recipe; the set itself is thrown away.
+
+        Raises:
+            OutOfTime: It is not finished by then, and goes on in the next call.
+        """
         if cell.data not in self._datasets:
             self._datasets[cell.data] = data.load(cell.data, data_dir=self._data_dir, observer=self.observer)
         dataset = self._datasets[cell.data]
-        started = time.perf_counter()
+        started, origin = time.perf_counter(), self._origin
+        work, spent = shelf.work_folder(cell, number), 0.0
+        if in_pieces(cell):
+            note = shelf.pieces_note(cell, number)
+            piece = Piece(note, self.observer, until=until, commit=origin["commit"])
+            spent, origin = piece.seconds, origin | {"commit": ", ".join(piece.commits) or None}
+        else:
+            piece = None
         if cell.stages is None:
-            evaluations, generated = self._evaluate(cell, number, dataset, shelf.folder / f"{cell.name}.png")
+            evaluations, generated = self._evaluate(
+                cell, number, dataset, shelf.folder / f"{cell.name}.png", work, piece
+            )
             found: dict[str, Any] = {
                 recipe: {"accuracies": list(one.accuracies), "seconds": one.seconds}
                 for recipe, one in evaluations.items()
             }
             more = self._costs(cell, dataset)
         else:
-            work = shelf.work_folder(cell, number)
-            how = {"execution": self.execution, "observer": self.observer}
-            course = courses.follow(cell, number, dataset, work, **how)
+            with piece or contextlib.nullcontext():
+                course = courses.follow(
+                    cell,
+                    number,
+                    dataset,
+                    work,
+                    execution=self.execution,
+                    observer=piece or self.observer,
+                    tester=self.observer,
+                )
             evaluations = {recipe: several[-1] for recipe, several in course.evaluations.items()}
             found, generated = courses.measured(course), course.seconds
-            more: dict[str, Any] = {"parties": [list(party) for party in course.parties]}
+            if piece is not None:  # a certificate knows of the last piece only
+                generated = max(generated, round(piece.seconds - sum(one["seconds"] for one in found.values())))
+            more = {"parties": [list(party) for party in course.parties]}
         any_of_them = evaluations[cell.recipes[0]]  # all have the same device and seeds
         return {
             "recipes": found,
             **more,
             "network_seeds": list(any_of_them.seeds),
             "generate_seconds": generated,
-            "job_seconds": time.perf_counter() - started,
+            "job_seconds": spent + time.perf_counter() - started,
             "device": any_of_them.device,
             "device_asked": self.execution.device,
-            **self._origin,
+            **origin,
         }
 
     def _evaluate(
-        self, cell: Cell, number: int, dataset: Dataset, preview: Path
+        self, cell: Cell, number: int, dataset: Dataset, preview: Path, work: Path, piece: Piece | None
     ) -> tuple[dict[str, Evaluation], float]:
         """What is measured by each recipe, and the seconds it took to make what is measured."""
         device = {"device": self.execution.device, "observer": self.observer}
@@ -186,25 +222,24 @@ class _Bench:
             }
             return real, 0.0
         method = cell.make_method(number)
-        if isinstance(method, TrainingMethod):
-            with tempfile.TemporaryDirectory(dir=self._folder) as folder:
-                began = time.perf_counter()
-                trained = pipeline.train(
-                    dataset, method=method, budget=cell.budget, out=Path(folder) / "classifier", **self._asking(number)
-                )
-                seconds = time.perf_counter() - began
-                return {AS_TRAINED: evaluate_release(trained, dataset, **device)}, seconds
-        assert isinstance(method, SetMethod)
         key = cell.set_key(number)
         if key not in self._made:
             for old, _ in self._made.values():
                 shutil.rmtree(old.path.parent)
             self._made.clear()
-            folder = Path(tempfile.mkdtemp(dir=self._folder))
-            self._made[key] = self._make(cell, number, method, dataset, folder / "set")
-            if number == 0:  # a picture of each set, and not of each network that is trained on it
-                write(preview, (self._made[key][0].path / PREVIEW_FILE).read_bytes())
+            out = Path(tempfile.mkdtemp(dir=self._folder)) / "release"
+            if piece is None:
+                made = self._make(cell, number, method, dataset, out)
+            else:  # a copy, since what was made in pieces is thrown away with the first cell that is done with it
+                finished, seconds = self._go_on(cell, number, method, dataset, work / "release", piece)
+                shutil.copytree(finished.path, out)
+                made = load_published(out), seconds
+            self._made[key] = made
+            if number == 0 and isinstance(made[0], Release):  # of each set, and not of each network trained on it
+                write(preview, (made[0].path / PREVIEW_FILE).read_bytes())
         release, generated = self._made[key]
+        if isinstance(release, ClassifierRelease):
+            return {AS_TRAINED: evaluate_release(release, dataset, **device)}, generated
         return {recipe: evaluate_release(release, dataset, recipe=recipe, **how) for recipe in cell.recipes}, generated
 
     @staticmethod
@@ -215,23 +250,39 @@ class _Bench:
         planned = cell.make_method(0).plan(dataset.facts, cell.budget).to_json()
         return {} if planned["claim"] is None else {"proven": planned["epsilon"], "claim": planned["claim"]}
 
-    def _asking(self, number: int) -> dict[str, Any]:
-        return {"noise": seeded_noise(number), "execution": self.execution, "observer": self.observer}
+    def _ask(
+        self, cell: Cell, number: int, method: Method[Any], dataset: Dataset, out: Path, observer: Observer
+    ) -> Release | ClassifierRelease:
+        how: dict[str, Any] = {"noise": seeded_noise(number), "execution": self.execution, "observer": observer}
+        if isinstance(method, TrainingMethod):
+            return pipeline.train(dataset, method=method, budget=cell.budget, out=out, **how)
+        return pipeline.generate(dataset, method=method, budget=cell.budget, out=out, **how)
+
+    def _go_on(
+        self, cell: Cell, number: int, method: Method[Any], dataset: Dataset, out: Path, piece: Piece
+    ) -> tuple[Release | ClassifierRelease, float]:
+        """What the pieces so far have made, or one piece more of it; noise is seeded, so all pieces have the same."""
+        with piece:
+            if out.is_dir():
+                return load_published(out), piece.seconds
+            release = self._ask(cell, number, method, dataset, out, piece)
+        piece.check()  # to train on it may take as long again
+        return release, piece.seconds
 
     def _make(
-        self, cell: Cell, number: int, method: SetMethod[Any], dataset: Dataset, out: Path
-    ) -> tuple[Release, float]:
+        self, cell: Cell, number: int, method: Method[Any], dataset: Dataset, out: Path
+    ) -> tuple[Release | ClassifierRelease, float]:
         """A set in the folder ``out``, and the seconds it took to make; measuring counts for each set made of it."""
-        how = self._asking(number)
         started = time.perf_counter()
         if not isinstance(method, MeasuringMethod):
-            release = pipeline.generate(dataset, method=method, budget=cell.budget, out=out, **how)
+            release = self._ask(cell, number, method, dataset, out, self.observer)
             return release, time.perf_counter() - started
         settings = dataclasses.asdict(method.config)
         asked = frozenset((name, settings[name]) for name in method.measured_with)
         key = (cell.method, asked, cell.data, cell.budget, number)
         if key not in self._measured:
             folder = Path(tempfile.mkdtemp(dir=self._folder)) / "statistics"
+            how = {"noise": seeded_noise(number), "execution": self.execution, "observer": self.observer}
             pipeline.measure(dataset, method=method, budget=cell.budget, out=folder, **how)
             self._measured[key] = folder, time.perf_counter() - started
         source, seconds = self._measured[key]

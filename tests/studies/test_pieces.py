@@ -1,0 +1,131 @@
+"""Sets that take longer than one call: stopped inside, taken up by the next, and measured as if nothing had been."""
+
+import json
+import time
+
+import pytest
+
+from privset.evaluation import AS_TRAINED, RECIPES, Recipe
+from privset.methods import Checkpoint
+from privset.observer import Observer
+from privset.studies import Cell, Study, get, run, runner
+from privset.studies.pieces import OutOfTime, Piece
+
+PSG = {"runs": 2, "batches_per_step": 3, "inner_epochs": 1, "width": 4}
+
+
+def study(method="psg", settings=PSG, preset="small", **fields):
+    cell = Cell(
+        name="long",
+        method=method,
+        preset=preset,
+        data="digits",
+        epsilon=10.0,
+        accountant="rdp",
+        per_class=1 if method == "psg" else None,
+        settings=settings,
+        classifier="mlp",
+        recipes=("quick",) if method == "psg" else (AS_TRAINED,),
+        sets=1,
+        networks=1,
+        **fields,
+    )
+    return Study(name="toy", what="a test", cells=(cell,))
+
+
+@pytest.fixture(autouse=True)
+def _keep_every_state(monkeypatch):
+    def quick(*, channels, images_per_class):
+        return Recipe(name="quick", epochs=1, full_rate_epochs=1, augment=False)
+
+    monkeypatch.setitem(RECIPES, "quick", quick)
+    monkeypatch.setattr(Checkpoint, "seconds", 0.0)
+
+
+@pytest.fixture
+def stop(monkeypatch):
+    """Lets the time be up at the n-th look at the clock."""
+
+    def at(number):
+        looks = iter(range(1, number))
+
+        def check(self):
+            if next(looks, None) is None:
+                raise OutOfTime
+
+        monkeypatch.setattr(Piece, "check", check)
+
+    return at
+
+
+def found(folder):
+    return json.loads((folder / "toy" / "long.json").read_text())
+
+
+@pytest.mark.parametrize(
+    "chosen", [study(), study("dp-sgd", {"epochs": 6}), study(stages=2)], ids=["psg", "dp-sgd", "course"]
+)
+def test_a_set_is_stopped_inside_and_goes_on_in_the_next_call(tmp_path, monkeypatch, stop, chosen):
+    monkeypatch.setattr(runner, "commit", lambda: "one")
+    run(chosen, results=tmp_path / "whole")
+    out = tmp_path / "pieces"
+    stop(PSG["batches_per_step"] + 1)  # a point is kept after each step of several questions
+    assert run(chosen, results=out).left == ["long.0"]
+    assert list((out / "toy" / ".parts").glob("long.0.*/**/standing-*"))
+    assert not (out / "toy" / "long.json").exists()
+    monkeypatch.setattr(runner, "commit", lambda: "two")
+    stop(2)
+    assert run(chosen, results=out).left == ["long.0"]
+    stop(10**6)
+    assert run(chosen, results=out).finished == ["long.0"]
+    assert found(out)["accuracy"] == found(tmp_path / "whole")["accuracy"]
+    assert (found(tmp_path / "whole")["commit"], found(out)["commit"]) == ("one", "one, two")
+    assert list((out / "toy" / ".parts").iterdir()) == []
+
+
+def test_a_set_that_is_made_and_not_measured_is_not_made_again(tmp_path, monkeypatch, stop):
+    stop(PSG["runs"] * PSG["batches_per_step"] + 1)  # the last look is between the two
+    assert run(study(), results=tmp_path).left == ["long.0"]
+    monkeypatch.setattr(runner.pipeline, "generate", None)
+    stop(10**6)
+    assert run(study(), results=tmp_path).finished == ["long.0"]
+
+
+def test_a_call_ends_in_its_time(tmp_path, monkeypatch):
+    clock = [0.0]
+
+    class Slow(Observer):
+        def step(self, count=1, **values):
+            clock[0] += 30.0
+
+    monkeypatch.setattr("privset.studies.pieces.time.monotonic", lambda: clock[0])
+    outcome = run(study(), results=tmp_path, budget_minutes=1, observer=Slow())
+    assert outcome.left == ["long.0"]
+    assert clock[0] == 60.0
+    note = next((tmp_path / "toy" / ".parts").glob("long.0.*.pieces.json"))
+    assert json.loads(note.read_text())["seconds"] == 60.0
+
+
+def test_the_seconds_of_all_pieces_add_up_and_a_kill_forgets_few(tmp_path, monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    with Piece(tmp_path / "pieces.json", Observer(), until=None, commit=None) as first:
+        clock[0] += 7.0
+        first.step()
+        clock[0] += 2.0  # and killed: the note is as the step left it
+        note = (tmp_path / "pieces.json").read_bytes()
+    (tmp_path / "pieces.json").write_bytes(note)
+    with Piece(tmp_path / "pieces.json", Observer(), until=clock[0] + 1.0, commit="a") as second:
+        second.step()
+        clock[0] += 1.0
+        with pytest.raises(OutOfTime):
+            second.step()
+    assert second.seconds == 8.0
+    assert json.loads((tmp_path / "pieces.json").read_text()) == {"seconds": 8.0, "commits": ["a"]}
+
+
+def test_what_measures_first_or_is_real_is_not_made_in_pieces():
+    assert runner.in_pieces(study().cells[0])
+    for name in ("moments", "real"):
+        chosen = get(name).cells[0]
+        assert not runner.in_pieces(chosen)
