@@ -148,7 +148,7 @@ class Plan:
             "budget": number(self.budget.epsilon),
             "epsilon_rdp": number(self.spending.rdp),
             "epsilon_pld": number(self.spending.pld),
-            "events": [dataclasses.asdict(event) for event in self.events],
+            "events": [event.to_json() for event in self.events],
             "settings": dataclasses.asdict(self.config),
         }
 

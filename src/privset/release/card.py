@@ -11,7 +11,7 @@ import re
 
 from privset.release import model_card
 from privset.release.certificate import Certificate
-from privset.release.sections import ClassifierContents, Joined, SetContents, StatisticsContents
+from privset.release.sections import ClassifierContents, Event, Joined, SetContents, StatisticsContents
 from privset.release.statement import rounded_up
 
 FILE = "README.md"
@@ -104,7 +104,7 @@ def guarantee(certificate: Certificate) -> str:
         ("source of noise", noise),
     ]
     events = [
-        (event.question, f"{event.count:,}", f"{event.sampling_rate:.6g}", f"{event.noise_multiplier:.6g}")
+        (event.question, f"{event.count:,}", _rate(event), f"{event.noise_multiplier:.6g}")
         for event in certificate.events
     ]
     heading = "The guarantee" if stated.private else "The numbers, which guarantee nothing here"
@@ -112,6 +112,10 @@ def guarantee(certificate: Certificate) -> str:
         f"## {heading}\n\n{_table(('', ''), rows)}\n\n{_asked(certificate)}:\n\n"
         f"{_table(('question', 'answers', 'sampling rate', 'noise multiplier'), events)}"
     )
+
+
+def _rate(event: Event) -> str:
+    return f"{event.sampling_rate:.6g}{'' if event.sampling == 'poisson' else ' of the shards'}"
 
 
 def _asked(certificate: Certificate) -> str:
