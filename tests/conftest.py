@@ -6,7 +6,15 @@ import pytest
 import torch
 
 from privset.data import PublicFacts, Records
-from privset.methods import METHODS, DpMerfConfig, DpSgdConfig, MomentsConfig, PsgConfig
+from privset.methods import (
+    METHODS,
+    DpMerfConfig,
+    DpSgdConfig,
+    DpSinkhornConfig,
+    GsWganConfig,
+    MomentsConfig,
+    PsgConfig,
+)
 
 # Threads of several test processes wait for each other on two cores; one each is faster by far.
 torch.set_num_threads(1)
@@ -58,6 +66,19 @@ TINY = {
     ),
     "dp-merf": DpMerfConfig(per_class=2, waves=6, width=5, steps=3, batch_size=8),
     "dp-sgd": DpSgdConfig(epochs=3, batch_size=16, averaging=0.5),
+    "dp-sinkhorn": DpSinkhornConfig(per_class=2, steps=3, batch_size=8, width=4, code=3, rate=0.01, averaging=0.5),
+    "gs-wgan": GsWganConfig(
+        per_class=2,
+        critics=4,
+        steps=2,
+        taught=2,
+        critic_steps=1,
+        warm_up=1,
+        critic_batch_size=4,
+        batch_size=4,
+        width=4,
+        critic_width=2,
+    ),
 }
 """Settings of every method that take about a second; a new method adds its own here."""
 

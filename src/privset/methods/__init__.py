@@ -6,13 +6,25 @@ from privset.errors import ConfigError
 from privset.methods.checkpoint import Checkpoint
 from privset.methods.dp_merf import DpMerf, DpMerfConfig
 from privset.methods.dp_sgd import DpSgd, DpSgdConfig
+from privset.methods.dp_sinkhorn import DpSinkhorn, DpSinkhornConfig
+from privset.methods.gs_wgan import GsWgan, GsWganConfig
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics, require_measuring
 from privset.methods.method import Execution, Method, MethodConfig, Plan, SetConfig, SetMethod, Synthesis
 from privset.methods.moments import Moments, MomentsConfig
 from privset.methods.psg import Psg, PsgConfig
 from privset.methods.training import Architecture, Trained, TrainingMethod
 
-METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in (Moments, Psg, DpMerf, DpSgd)}
+METHODS: dict[str, type[Method[Any]]] = {
+    method.name: method
+    for method in (
+        Moments,
+        Psg,
+        DpMerf,
+        DpSgd,
+        DpSinkhorn,
+        GsWgan,
+    )
+}
 """By the name typed on the command line; the first is the default."""
 
 DEFAULT = next(iter(METHODS))
@@ -38,7 +50,11 @@ __all__ = [
     "DpMerfConfig",
     "DpSgd",
     "DpSgdConfig",
+    "DpSinkhorn",
+    "DpSinkhornConfig",
     "Execution",
+    "GsWgan",
+    "GsWganConfig",
     "Measured",
     "MeasuringMethod",
     "Method",
