@@ -353,7 +353,7 @@ class _Job:
             "method": planned.method,
             "settings": plain(dataclasses.asdict(planned.config)),
             "budget": plain(dataclasses.asdict(planned.budget)),
-            "questions": [plain(dataclasses.asdict(event)) for event in planned.events],
+            "questions": [plain(event.to_json()) for event in planned.events],
             "noise": self.noise.kind if self.noise.seed is None else f"{self.noise.kind} with {self.noise.seed}",
             "software": deciding_versions(),
             # What the certificate will say must not depend on which process writes it.

@@ -1,8 +1,9 @@
 import math
 
 import dp_accounting
+import numpy as np
 import pytest
-from dp_accounting import pld
+from dp_accounting import pld, rdp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -140,9 +141,73 @@ def test_the_accountants_log_level_is_left_as_it_was():
     logging.set_verbosity(logging.WARNING)
 
 
+def shards(noise_multiplier, count=1, rate=1 / 50):
+    return GaussianEvent(
+        question="pullback",
+        sampling_rate=rate,
+        noise_multiplier=noise_multiplier,
+        count=count,
+        sampling="without-replacement",
+    )
+
+
+def test_some_of_many_shards_cost_what_dp_accounting_says_and_more_than_a_poisson_sample():
+    found = spend([shards(0.8, 300)], 1e-5)
+    event = dp_accounting.SampledWithoutReplacementDpEvent(50, 1, dp_accounting.GaussianDpEvent(0.8))
+    accountant = rdp.RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
+    assert found.rdp == pytest.approx(accountant.compose(event, 300).get_epsilon(1e-5), rel=1e-9)
+    assert found.pld is None
+    assert found.best == found.rdp
+    assert found.by("pld") == math.inf
+    assert found.rdp > spend([gradient(0.8, 300, 1 / 50)], 1e-5).rdp
+
+
+@pytest.mark.parametrize("order", [2, 4, 16])
+@pytest.mark.parametrize(("others", "without", "with_it"), [(0.0, -0.5, 0.5), (0.5, -0.5, 0.5), (-0.5, -0.5, 0.5)])
+def test_replacing_a_shard_diverges_by_no_more_than_is_charged(order, others, without, with_it):
+    # In units of twice the clip norm every answer is within half of zero; one of ten shards is asked.
+    noise, rate = 0.7, 0.1
+    x = np.linspace(-12, 12, 200_001)
+    p, q = (
+        np.logaddexp(
+            math.log(1 - rate) + stats.norm.logpdf(x, others, noise), math.log(rate) + stats.norm.logpdf(x, own, noise)
+        )
+        for own in (with_it, without)
+    )
+    divergence = math.log(np.trapezoid(np.exp(order * p + (1 - order) * q), x)) / (order - 1)
+    accountant = rdp.RdpAccountant([order], dp_accounting.NeighboringRelation.REPLACE_ONE)
+    event = dp_accounting.SampledWithoutReplacementDpEvent(10, 1, dp_accounting.GaussianDpEvent(noise))
+    charged = float(accountant.compose(event).rdp[0])
+    assert 0 < divergence <= charged
+
+
+def test_samples_of_shards_add_up_with_other_questions_by_rdp():
+    mixed = spend([shards(1.0, 50), gradient(1.5, 100, 0.1), full_batch(4.0)], 1e-5)
+    parts = [[shards(1.0, 50)], [gradient(1.5, 100, 0.1)], [full_batch(4.0)]]
+    assert max(spend(part, 1e-5).rdp for part in parts) < mixed.rdp < sum(spend(part, 1e-5).rdp for part in parts)
+    assert mixed.pld is None
+
+
+def test_noise_for_samples_of_shards_is_calibrated_by_rdp_and_never_by_pld():
+    budget = PrivacyBudget(epsilon=4.0)
+    noise = calibrate(lambda z: [shards(z, 100)], budget)
+    assert 3.9 < spend([shards(noise, 100)], budget.delta).best <= 4.0
+    with pytest.raises(BudgetError, match="not known by pld"):
+        calibrate(lambda z: [shards(z, 100)], PrivacyBudget(epsilon=4.0, accountant="pld"))
+
+
+def test_how_shards_are_drawn_is_written_down_and_the_usual_way_is_not():
+    assert "sampling" not in gradient(1.0).to_json()
+    assert shards(1.0).to_json()["sampling"] == "without-replacement"
+    for event in (gradient(1.0), shards(1.0)):
+        assert GaussianEvent(**event.to_json()) == event
+
+
 @pytest.mark.parametrize(
     "fields",
     [
+        {"sampling": "with-replacement"},
+        {"sampling": "without-replacement", "sampling_rate": 1.0},
         {"sampling_rate": 0.0},
         {"sampling_rate": 1.1},
         {"noise_multiplier": -1.0},

@@ -53,8 +53,9 @@ def describe(planned: Plan, *, measuring: bool = False) -> str:
         f"{'x'.join(map(str, facts.shape))}.",
         f"It asks {planned.questions:,} question(s):",
         *(
-            f"  {event.count:,} of kind {event.question}, noise multiplier {event.noise_multiplier:.4g}, each record "
-            f"taking part with probability {event.sampling_rate:.4g}"
+            f"  {event.count:,} of kind {event.question}, noise multiplier {event.noise_multiplier:.4g}, each "
+            f"{'record' if event.sampling == 'poisson' else 'shard'} taking part with probability "
+            f"{event.sampling_rate:.4g}"
             for event in planned.events
         ),
     ]

@@ -9,7 +9,9 @@ from privset.methods.datalens import DataLens, DataLensConfig
 from privset.methods.dp_cgan import DpCgan, DpCganConfig
 from privset.methods.dp_merf import DpMerf, DpMerfConfig
 from privset.methods.dp_sgd import DpSgd, DpSgdConfig
+from privset.methods.dp_sinkhorn import DpSinkhorn, DpSinkhornConfig
 from privset.methods.g_pate import GPate, GPateConfig
+from privset.methods.gs_wgan import GsWgan, GsWganConfig
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics, require_measuring
 from privset.methods.method import Execution, Method, MethodConfig, Plan, SetConfig, SetMethod, Synthesis
 from privset.methods.moments import Moments, MomentsConfig
@@ -24,8 +26,10 @@ METHODS: dict[str, type[Method[Any]]] = {
         Psg,
         PsgPrior,
         DpMerf,
-        DpCgan,
         DpSgd,
+        DpCgan,
+        GsWgan,
+        DpSinkhorn,
         GPate,
         DataLens,
     )
@@ -60,9 +64,13 @@ __all__ = [
     "DpMerfConfig",
     "DpSgd",
     "DpSgdConfig",
+    "DpSinkhorn",
+    "DpSinkhornConfig",
     "Execution",
     "GPate",
     "GPateConfig",
+    "GsWgan",
+    "GsWganConfig",
     "Measured",
     "MeasuringMethod",
     "Method",

@@ -161,7 +161,7 @@ class Plan:
             "epsilon_rdp": number(self.spending.rdp),
             "epsilon_pld": number(self.spending.pld),
             "claim": self.claim and dataclasses.asdict(self.claim) | {"epsilon": number(self.claim.epsilon)},
-            "events": [dataclasses.asdict(event) for event in self.events],
+            "events": [event.to_json() for event in self.events],
             "settings": dataclasses.asdict(self.config),
         }
 

@@ -2,8 +2,8 @@
 
 budget -> what may be spent; questions -> what may be asked; accounting -> what that costs; ledger -> what was
 asked, on disk; kept -> answers that outlive a stopped run; standing -> where a run stands that keeps none; noise ->
-secret randomness; clipping -> what one record may contribute; wards -> networks that are private state; votes -> what
-may be told of them; curator -> the only holder of records.
+secret randomness; clipping -> what one record may contribute; wards -> networks that are private state; votes,
+pullback -> what may be told of them; curator -> the only holder of records.
 """
 
 from privset.privacy.accounting import GaussianEvent, Spending, calibrate, spend
@@ -12,7 +12,7 @@ from privset.privacy.curator import Curator, Tally
 from privset.privacy.kept import KeptAnswers, take_up
 from privset.privacy.ledger import BudgetExceeded, Ledger
 from privset.privacy.noise import NoiseSource, seeded_noise, system_noise
-from privset.privacy.questions import GradientQuestion, TotalQuestion, VotesQuestion
+from privset.privacy.questions import GradientQuestion, PullbackQuestion, TotalQuestion, VotesQuestion
 from privset.privacy.standing import Standing, go_on
 from privset.privacy.wards import Wards
 
@@ -26,6 +26,7 @@ __all__ = [
     "Ledger",
     "NoiseSource",
     "PrivacyBudget",
+    "PullbackQuestion",
     "Spending",
     "Standing",
     "Tally",

@@ -29,7 +29,8 @@ from privset.privacy.clipping import (
 from privset.privacy.kept import KeptAnswers
 from privset.privacy.ledger import Ledger
 from privset.privacy.noise import NoiseSource
-from privset.privacy.questions import GradientQuestion, Question, TotalQuestion, VotesQuestion
+from privset.privacy.pullback import BatchLoss, Recorder, pulling, pulling_by_wards
+from privset.privacy.questions import GradientQuestion, PullbackQuestion, Question, TotalQuestion, VotesQuestion
 from privset.privacy.sampling import poisson_sample
 from privset.privacy.standing import Checkpoint, Standing
 from privset.privacy.votes import answering
@@ -94,6 +95,8 @@ class Curator:
         guardian = Guardian(images, labels, facts, noise, chunk)
         self._appoint, self._teach = keeping(guardian)
         self._check_votes, self._answer_votes = answering(guardian, noise, tally)
+        self._answer_pullback = pulling(images, labels, facts, noise, tally)
+        self._check_pullback_by, self._answer_pullback_by = pulling_by_wards(guardian, noise, tally)
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -180,16 +183,17 @@ class Curator:
         """
         return self._appoint(count, begin, batch_size)
 
-    def teach(self, wards: Wards, learn: Learn, public: Public) -> None:
-        """One step of every ward, from a batch of its own shard and public values: nothing is answered or charged.
+    def teach(self, wards: Wards, learn: Learn, public: Public, *, which: Tensor | None = None) -> None:
+        """One step of every ward, or of some, from a batch of its own shard: nothing is answered or charged.
 
         Args:
             wards: Whom.
             learn: One step of one ward, a pure function, evaluated under `torch.func.vmap`. It may draw random numbers
                 by torch's own functions; they are the ward's own.
             public: What all of them are shown alike; tensors on the curator's device.
+            which: Numbers ``[k]`` of those that learn, all different; None has all of them learn.
         """
-        self._teach(wards, learn, public)
+        self._teach(wards, learn, public, which)
 
     def votes(self, question: VotesQuestion, wards: Wards, say: Say, public: Public) -> Tensor:
         """The noisy sum of what all wards say; for choices the counts ``[..., bins]``, for lead the largest ``[...]``.
@@ -210,6 +214,59 @@ class Curator:
         self._check_votes(question, wards, say, public)
         self._pay(question, 1)
         return self._answer_votes(question, wards, say, public)
+
+    def pullback(
+        self,
+        question: PullbackQuestion,
+        loss: BatchLoss,
+        generated: Tensor,
+        *public: Tensor,
+        record: Recorder | None = None,
+    ) -> Tensor:
+        """The noisy gradient, of the shape of ``generated [m, c, h, w]``, of a loss that looks at a sample of records.
+
+        Guarantee: one sampled Gaussian answer of sensitivity 2 ``clip_norm`` over all images together, whatever the
+        loss: it may compare records and divide by how many were drawn, since the gradient is shortened as a whole. A
+        gradient that is not finite counts as zero, and so does that of an empty sample. It is charged before the loss
+        runs. Fewer or more records in the sample change no shape that the loss or anyone else sees.
+
+        Args:
+            question: Rate, clipping and noise.
+            loss: A public function without memory of (generated, *public, images, labels, weights).
+            generated: The images that are to change; public.
+            public: What else the loss is given.
+            record: Makes a step faster to repeat; what it keeps of it stays here.
+        """
+        if generated.dtype not in (torch.float32, torch.float64):
+            raise ConfigError("gradients are asked for in float32 or float64; in less, clipping would not hold")
+        if question.of_wards:
+            raise ConfigError("the question is about wards; ask for pullback_by")
+        self._refuse_kept("pullback")
+        self._pay(question, 1)
+        return self._answer_pullback(question, loss, generated, public, record)
+
+    def pullback_by(self, question: PullbackQuestion, wards: Wards, say: Say, public: Public) -> Tensor:
+        """The noisy sum of how wards, all or a secret few, would have the generated images change ``[m, ...]``.
+
+        Guarantee: a Gaussian answer of sensitivity 2 ``clip_norm`` over all images together, whatever the wards learned
+        and say; and one on a sample of wards, if the rate is below 1: who takes part is drawn anew for each answer and
+        told to no one. That is worth nothing if a ward can be taught because it was drawn, so it cannot: `teach` is
+        told by the method whom to teach.
+
+        Args:
+            question: Share of the wards, clipping and noise.
+            wards: Whom.
+            say: The gradient ``[m, ...]`` of one ward, of what it is and of public values; as in `votes`.
+            public: As in `teach`.
+        """
+        self._refuse_kept("pullback")
+        self._check_pullback_by(question, wards, say, public)
+        self._pay(question, 1)
+        return self._answer_pullback_by(question, wards, say, public)
+
+    def _refuse_kept(self, kind: str) -> None:
+        if self._keeps:
+            raise ConfigError(f"answers to {kind} questions are not kept; a method that measures asks for totals only")
 
     def _pay(self, question: Question, count: int) -> None:
         if count < 1:

@@ -97,7 +97,7 @@ class Ledger:
         self._observer.spent(cost, self.budget.epsilon)
 
     def _append(self, path: Path, event: GaussianEvent) -> None:
-        line = dataclasses.asdict(event) | {"time": dt.datetime.now(dt.UTC).isoformat(timespec="seconds")}
+        line = event.to_json() | {"time": dt.datetime.now(dt.UTC).isoformat(timespec="seconds")}
         first = not self._events
         try:
             with open(path, "x" if first else "a", encoding="utf-8") as file:

@@ -101,7 +101,48 @@ class VotesQuestion:
         return GaussianEvent(question="votes", sampling_rate=1.0, noise_multiplier=self.noise_multiplier, count=count)
 
 
-Question = GradientQuestion | TotalQuestion | VotesQuestion
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PullbackQuestion:
+    """How generated images should change, as a loss sees it that looks at records, or as wards do; plus noise.
+
+    Asked of a Poisson sample of the records, or of wards, each taught by its own shard: all of them, or a fixed number
+    that is drawn in secret. The gradient over all generated images, of the loss or of each ward, is shortened to
+    ``clip_norm``. One record more or less moves it from one place in a ball to another.
+
+    Sensitivity under add/remove: 2 ``clip_norm``, over all generated images together.
+    """
+
+    sampling_rate: float
+    """Probability with which each record enters a sample, or the share of wards that take part; 1 asks all."""
+    clip_norm: float
+    """Longest gradient (L2, over all generated images together), of the loss or of one ward."""
+    noise_multiplier: float
+    """Standard deviation of the noise divided by the sensitivity."""
+    of_wards: bool = False
+    """Whether wards are asked and their gradients are added up, or records are."""
+    each_image: bool = False
+    """Whether every image's gradient is shortened by itself, to clip_norm over the square root of their number."""
+
+    def __post_init__(self) -> None:
+        _check_bound("clip norm", self.clip_norm)
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one record can move the clean answer (L2, over all of it)."""
+        return 2 * self.clip_norm
+
+    def event(self, count: int) -> GaussianEvent:
+        """What ``count`` answers cost."""
+        return GaussianEvent(
+            question="pullback",
+            sampling_rate=self.sampling_rate,
+            noise_multiplier=self.noise_multiplier,
+            count=count,
+            sampling="without-replacement" if self.of_wards and self.sampling_rate < 1 else "poisson",
+        )
+
+
+Question = GradientQuestion | TotalQuestion | VotesQuestion | PullbackQuestion
 """Any of them."""
 
 

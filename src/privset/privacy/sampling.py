@@ -25,3 +25,15 @@ def poisson_sample(source: NoiseSource, size: int, rate: float) -> Tensor:
         np.flatnonzero(source.bits(min(_BLOCK, size - start)) < threshold) + start for start in range(0, size, _BLOCK)
     ]
     return torch.from_numpy(np.concatenate([np.empty(0, np.int64), *kept]))
+
+
+def fixed_sample(source: NoiseSource, size: int, count: int) -> Tensor:
+    """Sorted numbers ``[count]`` of a sample of exactly ``count`` of ``size``, without replacement.
+
+    Guarantee: every set of that many is as likely as any other, exactly; one sample tells nothing of another.
+    """
+    places = np.arange(size)
+    for place in range(count):  # the first steps of a shuffle
+        other = place + int(source.integers(size - place, 1)[0])
+        places[[place, other]] = places[[other, place]]
+    return torch.from_numpy(np.sort(places[:count]))

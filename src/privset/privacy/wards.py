@@ -224,9 +224,11 @@ def places(sizes: Tensor, dice: Tensor) -> Tensor:
     return chosen
 
 
-def keeping(guardian: Guardian) -> tuple[Callable[[int, Begin, int], Wards], Callable[[Wards, Learn, Public], None]]:
+def keeping(
+    guardian: Guardian,
+) -> tuple[Callable[[int, Begin, int], Wards], Callable[[Wards, Learn, Public, Tensor | None], None]]:
     """The functions that appoint and teach: closures, since a bound method would show whose it is."""
     return (
         lambda count, begin, batch_size: guardian.appoint(count, begin, batch_size),
-        lambda wards, learn, public: guardian.teach(wards, learn, public),
+        lambda wards, learn, public, which: guardian.teach(wards, learn, public, which),
     )

@@ -11,7 +11,7 @@ import re
 
 from privset.release import generator_card, model_card
 from privset.release.certificate import Certificate
-from privset.release.sections import ClassifierContents, Joined, SetContents, StatisticsContents
+from privset.release.sections import ClassifierContents, Event, Joined, SetContents, StatisticsContents
 from privset.release.statement import rounded_up
 
 FILE = "README.md"
@@ -106,7 +106,7 @@ def guarantee(certificate: Certificate) -> str:
         ("source of noise", noise),
     ]
     events = [
-        (event.question, f"{event.count:,}", f"{event.sampling_rate:.6g}", f"{event.noise_multiplier:.6g}")
+        (event.question, f"{event.count:,}", _rate(event), f"{event.noise_multiplier:.6g}")
         for event in certificate.events
     ]
     heading = "The guarantee" if stated.private else "The numbers, which guarantee nothing here"
@@ -127,6 +127,10 @@ def claim(certificate: Certificate) -> str:
         f"({certificate.guarantee.relation}), as stated above."
         + ("" if certificate.guarantee.private else " Without secret noise, neither holds.")
     )
+
+
+def _rate(event: Event) -> str:
+    return f"{event.sampling_rate:.6g}{'' if event.sampling == 'poisson' else ' of the shards'}"
 
 
 def _asked(certificate: Certificate) -> str:

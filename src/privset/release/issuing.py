@@ -83,7 +83,7 @@ def certify(
     asked: dict[str, Any] = {
         "guarantee": guarantee,
         "noise_source": noise_source,
-        "events": tuple(Event(**dataclasses.asdict(event)) for event in plan.events),
+        "events": tuple(Event(**event.to_json()) for event in plan.events),
         "not_accounted": NOT_ACCOUNTED + also_not_accounted,
         "facts": _facts(plan.facts),
         "method": plan.method,

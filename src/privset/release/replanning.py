@@ -152,7 +152,8 @@ def _same(planned: GaussianEvent, recorded: GaussianEvent) -> bool:
 
 def _spell(events: tuple[GaussianEvent, ...]) -> str:
     parts = [
-        f"{event.count:,} x {event.question} (rate {event.sampling_rate:.6g}, "
+        f"{event.count:,} x {event.question} (rate {event.sampling_rate:.6g}"
+        f"{'' if event.sampling == 'poisson' else f' {event.sampling}'}, "
         f"noise multiplier {event.noise_multiplier:.6g})"
         for event in events
     ]

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from privset.methods.claim import Claim
+from privset.privacy.accounting import Sampling
 from privset.privacy.budget import Accountant
 from privset.release.synthetic import PixelForm
 
@@ -49,12 +50,17 @@ class Guarantee(Document):
 
 
 class Event(Document):
-    """``count`` answers with Gaussian noise, each on its own Poisson sample of the records."""
+    """``count`` answers with Gaussian noise, each on its own Poisson sample of records, or on some shards of them."""
 
     question: str = Field(description="Which of the curator's questions was asked")
     sampling_rate: float = Field(gt=0, le=1, description="Probability with which a record takes part")
     noise_multiplier: float = Field(ge=0, description="Standard deviation of the noise over the sensitivity")
     count: Positive
+    sampling: Sampling = Field(
+        default="poisson",
+        description="without-replacement: a share of disjoint shards takes part, of a fixed size, chosen in secret; "
+        "otherwise, and where it is left out, each record by itself",
+    )
 
 
 class Facts(Document):

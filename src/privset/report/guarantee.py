@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from privset.privacy.accounting import GaussianEvent, spend
 from privset.release import Certificate
+from privset.release.sections import Event
 from privset.release.statement import best_guess, percent_up, rounded_up
 from privset.report import charts
 from privset.report.markup import Markup, join, named, table, tag
@@ -15,6 +16,7 @@ from privset.report.sources import Subject
 _ASKED = {
     "gradient": "in which direction a network should learn: the sum of the records' clipped gradients",
     "total": "a sum over the records of numbers that each record can change only so much",
+    "pullback": "how generated images should change to look more like the records, or more real to critics",
     "votes": "what networks, each taught by its own share of the records, say of generated images: the sum of votes",
 }
 """The questions in plain words; one that is not here is shown by its name alone."""
@@ -121,7 +123,7 @@ def budget(subject: Subject) -> Markup:
             (
                 join([tag("strong", event.question), tag("small", _ASKED.get(event.question, ""), class_="under")]),
                 f"{event.count:,}",
-                "everyone" if event.sampling_rate == 1 else f"{event.sampling_rate:.4g}",
+                _asked_of(event),
                 "none" if event.noise_multiplier == 0 else f"{event.noise_multiplier:.4g}",
                 join([rounded_up(alone), charts.bar(share, kind="budget")]),
             )
@@ -129,6 +131,12 @@ def budget(subject: Subject) -> Markup:
     columns = ("question", "answers", "records asked", "noise multiplier", "epsilon if alone")
     shown = table(columns, rows, caption="Budget spent by question", kind="numbers")
     return join([shown, tag("p", _sum(certificate))])
+
+
+def _asked_of(event: Event) -> str:
+    if event.sampling_rate == 1:
+        return "everyone"
+    return f"{event.sampling_rate:.4g}{' of the shards' if event.sampling == 'without-replacement' else ''}"
 
 
 def _sum(certificate: Certificate) -> str:

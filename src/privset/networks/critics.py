@@ -1,0 +1,107 @@
+"""The critic of GS-WGAN, as a function of its weights, so that a thousand of them can be evaluated side by side.
+
+Three strided convolutions and a linear layer say how real an image looks; a vector for each class, multiplied with the
+same features, how much like its class (Miyato, Koyama: ICLR 2018). All weights have spectral norm: each is divided by
+its largest stretch, which a vector that is kept beside it follows by one step of the power method at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
+from torch import Tensor
+
+from privset.facts import PublicFacts
+
+Weights = dict[str, Tensor]
+
+_DIRECTION = "direction of "
+
+
+class Critic:
+    """The form of critics; weights are dictionaries that `first_weights` makes.
+
+    Args:
+        facts: What is public about the images.
+        width: Maps of the first convolution; the second and third have twice and four times as many.
+    """
+
+    def __init__(self, facts: PublicFacts, *, width: int = 64) -> None:
+        channels, height, breadth = facts.shape
+        for _ in range(3):
+            height, breadth = (height + 1) // 2, (breadth + 1) // 2
+        widths = (channels, width, 2 * width, 4 * width)
+        features = widths[-1] * height * breadth
+        self.shapes = {
+            **{f"conv {k}": (widths[k + 1], widths[k], 5, 5) for k in range(3)},
+            **{f"bias {k}": (widths[k + 1],) for k in range(3)},
+            "linear": (1, features),
+            "bias": (1,),
+            "classes": (len(facts.classes), features),
+        }
+        """Of every weight, by name."""
+
+    def first_weights(self, seeds: Iterable[int]) -> Weights:
+        """Fresh critics, one for each seed: weights, stacked ``[critics, ...]``, and the directions beside them."""
+        return {name: torch.stack(values) for name, values in self._drawn(seeds).items()}
+
+    def _drawn(self, seeds: Iterable[int]) -> dict[str, list[Tensor]]:
+        drawn: dict[str, list[Tensor]] = {}
+        for seed in seeds:
+            generator = torch.Generator().manual_seed(seed)
+            for name, shape in self.shapes.items():
+                # As torch begins convolutions and linear layers.
+                bound = 1 / math.sqrt(math.prod(self.shapes[_fed_like(name)][1:]))
+                value = torch.empty(shape).uniform_(-bound, bound, generator=generator)
+                drawn.setdefault(name, []).append(value)
+                if len(shape) > 1:
+                    along = torch.randn(shape[0], generator=generator)
+                    drawn.setdefault(_DIRECTION + name, []).append(along / along.norm())
+        return drawn
+
+    def parameters(self, state: Weights) -> Weights:
+        """Of all that is kept of a critic, what is learned."""
+        return {name: state[name] for name in self.shapes}
+
+    def followed(self, state: Weights) -> Weights:
+        """The directions after another step of the power method."""
+        return {name: _power(state[name.removeprefix(_DIRECTION)], state[name])[0] for name in self.directions(state)}
+
+    def directions(self, state: Weights) -> Weights:
+        """Of all that is kept of a critic, what spectral norm remembers."""
+        return {name: value for name, value in state.items() if name.startswith(_DIRECTION)}
+
+    def __call__(self, state: Weights, images: Tensor, labels: Tensor) -> Tensor:
+        """Of one critic: how real images ``[n, c, h, w]`` of these classes ``[n]`` look to it ``[n]``."""
+        normed = {
+            name: _divided(state[name], state[_DIRECTION + name]) if len(shape) > 1 else state[name]
+            for name, shape in self.shapes.items()
+        }
+        maps = images
+        for k in range(3):
+            maps = F.relu(F.conv2d(maps, normed[f"conv {k}"], normed[f"bias {k}"], stride=2, padding=2))
+        features = maps.flatten(1)
+        # Not `one_hot`, which looks at its labels, and so cannot be evaluated side by side.
+        belongs = (labels[:, None] == torch.arange(len(normed["classes"]), device=labels.device)).to(features.dtype)
+        alike = (belongs @ normed["classes"] * features).sum(1)
+        return (features @ normed["linear"].T)[:, 0] + normed["bias"] + alike
+
+
+def _fed_like(name: str) -> str:
+    """The weight that has as many inputs as this weight or bias."""
+    return {"bias": "linear"}.get(name, name.replace("bias", "conv"))
+
+
+def _power(weight: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:
+    """Output and input direction of a weight's largest stretch, one step better than ``along``."""
+    table = weight.detach().flatten(1)
+    back = F.normalize(along @ table, dim=0)
+    return F.normalize(table @ back, dim=0), back
+
+
+def _divided(weight: Tensor, along: Tensor) -> Tensor:
+    out, back = _power(weight, along)
+    return weight / (out @ weight.flatten(1) @ back)

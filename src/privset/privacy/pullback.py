@@ -1,0 +1,163 @@
+"""How generated images should change, as a loss that looks at records sees it: the answers to a `PullbackQuestion`.
+
+A generator is trained by the gradient of a loss with respect to its images, carried back ("pulled back") to its
+weights. Only that gradient has seen records, so it alone is bounded and covered in noise. It is bounded as a whole,
+whatever the loss made of the records, so nothing needs to be known of the loss. Proof: docs/proofs/pullback.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from privset.errors import ConfigError
+from privset.facts import PublicFacts, normalise
+from privset.privacy.clipping import Tally, clip_factors
+from privset.privacy.noise import NoiseSource
+from privset.privacy.questions import PullbackQuestion
+from privset.privacy.sampling import fixed_sample, poisson_sample
+from privset.privacy.wards import Guardian, Public, Say, Wards
+
+BatchLoss = Callable[..., Tensor]
+"""(generated [m, c, h, w], *public, images [k, c, h, w], labels [k], weights [k]) -> []: any function without memory.
+
+The images are normalised records, weights add up to 1, and rows of weight 0 are blank."""
+
+Recorder = Callable[[Callable[..., Tensor], torch.device], Callable[..., Tensor]]
+"""Makes a step faster to repeat on a device, and changes nothing else: `privset.networks.recording.recorded`."""
+
+
+def shortened_sum(gradients: Tensor, clip_norm: float, *, each_image: bool) -> tuple[Tensor, Tensor]:
+    """Gradients ``[n, m, ...]``, of n losses by m images -> their float64 sum ``[m, ...]``, how many were not finite.
+
+    Each of the n is first shortened to ``clip_norm`` over all images together; with ``each_image``, each image's part
+    of it to ``clip_norm / sqrt(m)``, which comes to the same bound.
+
+    Guarantee: changing one of the n to anything at all moves the sum by at most 2 ``clip_norm`` in L2, over all images
+    together (up to rounding of one of them). What is not finite counts as zero.
+    """
+    rows = gradients.flatten(2).to(torch.float64)
+    squares = rows.square().sum(2)
+    if each_image:
+        factors = clip_factors(squares, clip_norm / math.sqrt(max(1, rows.shape[1])))
+    else:
+        factors = clip_factors(squares.sum(1, keepdim=True), clip_norm)
+    bad = factors == 0
+    # 0 * NaN is NaN, so what is bad is replaced, not multiplied away.
+    kept = torch.where(bad[..., None], 0.0, rows * factors[..., None])
+    return kept.sum(0).view(gradients.shape[1:]), bad.any(1).sum()
+
+
+def places_for(size: int, rate: float) -> int:
+    """How many records of a sample a loss is shown at most; a function of public numbers.
+
+    A sample is larger once in tens of thousands of times; then its last records are left out.
+
+    >>> places_for(60_000, 50 / 60_000), places_for(100, 1.0)
+    (83, 100)
+    """
+    expected = rate * size
+    return size if rate >= 1 else min(size, math.ceil(expected + 4 * math.sqrt(expected) + 4))
+
+
+def pulling(
+    images: Tensor, labels: Tensor, facts: PublicFacts, noise: NoiseSource, tally: Tally
+) -> Callable[[PullbackQuestion, BatchLoss, Tensor, tuple[Tensor, ...], Recorder | None], Tensor]:
+    """The function that answers about a sample of records: a closure, which alone holds them and what is recorded."""
+    steps: dict[BatchLoss, Callable[..., Tensor]] = {}
+
+    def answer(
+        question: PullbackQuestion,
+        loss: BatchLoss,
+        generated: Tensor,
+        public: tuple[Tensor, ...],
+        record: Recorder | None,
+    ) -> Tensor:
+        places = places_for(facts.size, question.sampling_rate)
+        chosen = poisson_sample(noise, len(labels), question.sampling_rate)[:places]
+        shown, shown_labels, weights = _shown(images, labels, facts, chosen, places, generated.dtype)
+        if loss not in steps:
+            steps.clear()
+            step = _gradient_of(loss)
+            steps[loss] = step if record is None else record(step, images.device)
+        gradient = steps[loss](generated, *public, shown, shown_labels, weights)
+        if gradient.shape != generated.shape:
+            raise ConfigError(f"the gradient has the shape {list(gradient.shape)}, not that of the generated images")
+        if not len(chosen):  # what a loss makes of no records is no one's business
+            gradient = torch.zeros_like(gradient)
+        clean, bad = shortened_sum(gradient[None], question.clip_norm, each_image=question.each_image)
+        tally.not_finite += int(bad)
+        return noise.add_normal(clean, question.noise_multiplier * question.sensitivity).to(generated.dtype)
+
+    return answer
+
+
+def pulling_by_wards(
+    guardian: Guardian, noise: NoiseSource, tally: Tally
+) -> tuple[
+    Callable[[PullbackQuestion, Wards, Say, Public], None], Callable[[PullbackQuestion, Wards, Say, Public], Tensor]
+]:
+    """The functions that check and answer about wards, all or a secret few of them: closures, as above."""
+
+    def check(question: PullbackQuestion, wards: Wards, say: Say, public: Public) -> None:
+        _asked(question, wards)
+        said = guardian.rehearse(wards, say, public)
+        if said.dtype not in (torch.float32, torch.float64) or said.ndim < 3:
+            raise ConfigError(
+                "a ward must give a gradient of float32 or float64 for each generated image, or its part would not be "
+                f"bounded; this is {str(said.dtype).removeprefix('torch.')} of shape {list(said.shape[1:])}"
+            )
+
+    def answer(question: PullbackQuestion, wards: Wards, say: Say, public: Public) -> Tensor:
+        asked = _asked(question, wards)
+        which = None if asked == wards.count else fixed_sample(noise, wards.count, asked)
+        total, not_finite = torch.zeros((), dtype=torch.float64), 0
+        for said in guardian.hear(wards, say, public, which):
+            added, bad = shortened_sum(said, question.clip_norm, each_image=question.each_image)
+            total, not_finite = total.to(added) + added, not_finite + bad
+        tally.not_finite += int(not_finite)
+        return noise.add_normal(total, question.noise_multiplier * question.sensitivity).to(torch.float32)
+
+    return check, answer
+
+
+def _asked(question: PullbackQuestion, wards: Wards) -> int:
+    """How many wards take part: the share that is charged must be that of a whole number of them."""
+    asked = round(question.sampling_rate * wards.count)
+    if not question.of_wards or not asked or asked / wards.count > question.sampling_rate:
+        raise ConfigError(
+            f"the question is about {'wards' if question.of_wards else 'records'}, {question.sampling_rate:g} of them; "
+            f"of {wards.count} wards that is no whole number of wards"
+        )
+    return asked
+
+
+def _gradient_of(loss: BatchLoss) -> Callable[..., Tensor]:
+    def step(generated: Tensor, *others: Tensor) -> Tensor:
+        with torch.enable_grad():
+            leaf = generated.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(loss(leaf, *others), leaf)
+        return slope
+
+    return step
+
+
+def _shown(
+    images: Tensor, labels: Tensor, facts: PublicFacts, chosen: Tensor, places: int, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The chosen records, normalised ``[places, c, h, w]``, their labels and weights ``[places]``; the rest is blank.
+
+    Not filled up with other records, even of weight 0: a record that was not drawn must not be there at all.
+    """
+    count = len(chosen)
+    numbers = torch.zeros(places, dtype=torch.int64)
+    numbers[:count] = chosen
+    weights = torch.zeros(places, dtype=dtype)
+    weights[:count] = 1 / max(count, 1)
+    numbers, weights = numbers.to(images.device), weights.to(images.device)
+    drawn = weights > 0
+    shown = torch.where(drawn[:, None, None, None], normalise(images[numbers], facts, dtype), 0.0)
+    return shown, torch.where(drawn, labels[numbers], 0), weights

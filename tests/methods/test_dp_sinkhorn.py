@@ -1,0 +1,105 @@
+import dataclasses
+import math
+
+import pytest
+import torch
+from tests.conftest import TINY, facts_for, records_for
+
+from privset.data import Records
+from privset.errors import ConfigError
+from privset.methods.dp_sinkhorn import DpSinkhorn, DpSinkhornConfig, Objective, claimed_epsilon
+from privset.privacy import Curator, GaussianEvent, Ledger, PrivacyBudget, seeded_noise, spend
+
+FREE = PrivacyBudget(epsilon=math.inf)
+MNIST = facts_for(60_000, classes=10, side=28, name="mnist")
+
+
+def published(noise, epochs):
+    return (GaussianEvent(question="pullback", sampling_rate=50 / 60_000, noise_multiplier=noise, count=1200 * epochs),)
+
+
+@pytest.mark.parametrize(("noise", "epochs"), [(1.1, 2872), (0.9, 1510)])
+def test_the_published_noise_is_claimed_to_cost_ten_and_is_proven_to_cost_less(noise, epochs):
+    events = published(noise, epochs)
+    assert claimed_epsilon(events, 1e-5) == pytest.approx(10.0007, abs=5e-4)
+    assert spend(events, 1e-5).rdp == pytest.approx(9.161, abs=2e-3)
+
+
+def test_the_paper_preset_asks_what_was_published_and_fits_its_budget():
+    plan = DpSinkhorn(DpSinkhornConfig.paper(epsilon=10)).plan(MNIST, PrivacyBudget(epsilon=10))
+    assert plan.events == published(1.1, 2872)
+    assert plan.epsilon < 10
+    assert DpSinkhornConfig.paper(epsilon=1).noise_multiplier is None
+    assert DpSinkhornConfig.paper(epsilon=math.inf).noise_multiplier is None
+
+
+def test_the_gradient_of_the_objective_draws_images_to_records_of_their_class():
+    facts = facts_for(40, classes=2)
+    objective = Objective(dataclasses.replace(TINY["dp-sinkhorn"], redrawn=0.0), facts)
+    bright, dark = torch.ones(1, 1, 8, 8), -torch.ones(1, 1, 8, 8)
+    generated, labels = torch.zeros(2, 1, 8, 8, requires_grad=True), torch.tensor([0, 1])
+    loss = objective(
+        generated, generated[:0], labels, torch.cat([bright, dark]), torch.tensor([0, 1]), torch.tensor([0.5, 0.5])
+    )
+    (slope,) = torch.autograd.grad(loss, generated)
+    assert bool((slope[0] < 0).all())
+    assert bool((slope[1] > 0).all())
+
+
+def test_generated_images_are_held_apart_and_the_redrawn_ones_by_no_more_than_the_clip_norm():
+    facts = facts_for(40, classes=2)
+    config = dataclasses.replace(TINY["dp-sinkhorn"], clip_norm=0.25)
+    images = 0.1 * torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    slope = Objective(config, facts).slope_of_redrawn(images, torch.tensor([0, 0, 1, 1]))
+    assert slope.shape == (2, 1, 8, 8)
+    assert float(slope.norm()) == pytest.approx(0.25, rel=1e-5)
+    assert Objective(config, facts).slope_of_redrawn(images, torch.tensor([0, 0, 1, 1, 0, 1])).shape[0] == 0
+
+
+def test_without_noise_images_come_to_look_like_the_records_of_their_class():
+    facts = facts_for(60, classes=2)
+    labels = torch.arange(60) % 2
+    records = Records((labels * 200 + 20).to(torch.uint8).view(-1, 1, 1, 1).expand(-1, 1, 8, 8).contiguous(), labels)
+    config = DpSinkhornConfig(per_class=3, steps=50, batch_size=10, width=8, rate=0.02)
+    method = DpSinkhorn(config)
+    curator = Curator(records, facts, Ledger(FREE), seeded_noise(0))
+    made = method.run(curator, method.plan(facts, FREE))
+    pixels = (made.images * 0.5 + 0.5) * 255
+    assert float(pixels[:3].mean()) < 70
+    assert float(pixels[3:].mean()) > 170
+
+
+def test_other_noise_makes_another_set():
+    facts = facts_for(40)
+    still = DpSinkhorn(dataclasses.replace(TINY["dp-sinkhorn"], steps=1, noise_multiplier=5.0))
+    sets = []
+    for seed in (0, 1):
+        curator = Curator(
+            records_for(facts), facts, Ledger(PrivacyBudget(epsilon=5, accountant="rdp")), seeded_noise(seed)
+        )
+        sets.append(still.run(curator, still.plan(facts, PrivacyBudget(epsilon=5, accountant="rdp"))).images)
+    assert not torch.equal(*sets)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"batch_size": 1},
+        {"width": 3},
+        {"redrawn": 1.0},
+        {"rate": 0.0},
+        {"clip_norm": 0.0},
+        {"blur": -1.0},
+        {"noise_multiplier": 0.0},
+        {"averaging": 1.0},
+        {"steps": 0},
+    ],
+)
+def test_impossible_settings_are_refused(settings):
+    with pytest.raises(ConfigError):
+        DpSinkhornConfig(**settings)
+
+
+def test_an_unknown_preset_is_refused():
+    with pytest.raises(ConfigError, match="dp-sinkhorn has the presets standard, paper, small"):
+        DpSinkhorn.preset("large", per_class=1, epsilon=1.0)

@@ -1,0 +1,145 @@
+import dataclasses
+import math
+
+import pytest
+import torch
+from tests.conftest import TINY, facts_for, records_for
+
+from privset.errors import ConfigError
+from privset.methods.gs_wgan import GsWgan, GsWganConfig, Lessons, claimed_epsilon
+from privset.privacy import Curator, GaussianEvent, Ledger, PrivacyBudget, seeded_noise, spend
+
+FREE = PrivacyBudget(epsilon=math.inf)
+MNIST = facts_for(60_000, classes=10, side=28, name="mnist")
+PUBLISHED = 1.07 / math.sqrt(32)
+"""The published noise over what one record can do to the gradients of all 32 images."""
+
+
+def in_secret(noise, count):
+    return GaussianEvent(
+        question="pullback", sampling_rate=1 / 1000, noise_multiplier=noise, count=count, sampling="without-replacement"
+    )
+
+
+def test_the_published_settings_are_claimed_to_cost_ten_and_cost_hundreds():
+    asked = in_secret(PUBLISHED, 20_000)
+    assert claimed_epsilon((asked,), 32, 1e-5) == pytest.approx(9.99, abs=0.01)
+    assert spend([asked], 1e-5).best == pytest.approx(386, abs=0.5)
+    # In turn, in public: a record takes part in 20 of the answers, and those compose exactly.
+    in_turn = GaussianEvent(question="pullback", sampling_rate=1.0, noise_multiplier=PUBLISHED, count=20)
+    assert spend([in_turn], 1e-5).rdp == pytest.approx(390, abs=0.5)
+
+
+def test_the_question_is_measured_against_the_gradients_of_all_images_together():
+    config = GsWganConfig.paper()
+    question = GsWgan(dataclasses.replace(config, noise_multiplier=PUBLISHED))._question(PUBLISHED)
+    assert question.event(20_000) == in_secret(PUBLISHED, 20_000)
+    # In units of one image's gradient that is the published deviation, 2 * 1.07.
+    assert question.noise_multiplier * question.sensitivity == pytest.approx(2 * 1.07)
+
+
+def test_the_published_noise_is_refused_at_the_epsilon_it_is_claimed_for():
+    from privset.errors import BudgetError
+
+    method = GsWgan(dataclasses.replace(GsWganConfig.paper(), noise_multiplier=PUBLISHED))
+    with pytest.raises(BudgetError, match=r"would cost epsilon 385\.9"):
+        method.plan(MNIST, PrivacyBudget(epsilon=10))
+
+
+def test_asking_all_critics_is_one_exact_gaussian_mechanism():
+    plan = GsWgan(GsWganConfig()).plan(MNIST, PrivacyBudget(epsilon=10))
+    (event,) = plan.events
+    assert (event.sampling_rate, event.sampling) == (1.0, "poisson")
+    assert event.noise_multiplier / math.sqrt(event.count) == pytest.approx(0.4999, rel=1e-3)
+
+
+def test_a_critic_learns_to_tell_records_from_generated_images_and_points_to_them():
+    facts = facts_for(40, classes=2)
+    config = dataclasses.replace(TINY["gs-wgan"], critic_width=4, critic_rate=5e-3)
+    lessons = Lessons(config, facts)
+    state = {name: value[0] for name, value in lessons.begin(0, range(1)).items()}
+    bright, labels = torch.ones(16, 1, 8, 8), torch.arange(16) % 2
+    public = {"pool": -torch.ones(2, 4, 1, 8, 8)}
+    torch.manual_seed(0)
+    for _ in range(40):
+        state = lessons.learn(state, bright, labels, public)
+    slope = lessons.say(state, {"fakes": torch.zeros(3, 1, 8, 8), "labels": torch.tensor([0, 1, 0])})
+    assert float(slope.mean()) < 0  # down this slope images become brighter
+    lengths = slope.flatten(1).norm(dim=1)
+    assert bool(((lengths > 0.3) & (lengths < 3)).all())  # the penalty holds them near 1
+
+
+def test_the_adam_of_a_critic_is_that_of_torch():
+    facts = facts_for(40, classes=2)
+    lessons = Lessons(dataclasses.replace(TINY["gs-wgan"], critic_rate=1e-2), facts)
+    state = {name: value[0] for name, value in lessons.begin(3, range(1)).items()}
+    images, labels = torch.randn(4, 1, 8, 8), torch.tensor([0, 1, 1, 0])
+    public = {"pool": images[:2, None].clone()}
+    after = lessons.learn(state, images, labels, public)
+    # The first step of Adam is the rate, whatever the slope, where there is one.
+    moved = (after["conv 1"] - state["conv 1"]).abs()
+    assert float(moved.max()) == pytest.approx(1e-2, rel=1e-3)
+    assert float(after["steps"]) == 1
+
+
+def test_the_generator_follows_the_answers():
+    facts = facts_for(40, classes=2)
+    wanted = torch.tensor([-0.8, 0.8]).view(2, 1, 1, 1)
+
+    class Guide(Curator):
+        """Says the way to a grey for each class, and teaches no one."""
+
+        def teach(self, wards, learn, public, *, which=None):
+            pass
+
+        def pullback_by(self, question, wards, say, public):
+            return public["fakes"] - wanted[public["labels"]]
+
+    config = dataclasses.replace(TINY["gs-wgan"], per_class=3, steps=80, batch_size=16, width=8, rate=0.01)
+    method = GsWgan(config)
+    made = method.run(Guide(records_for(facts), facts, Ledger(FREE), seeded_noise(0)), method.plan(facts, FREE))
+    assert float(made.images[:3].mean()) < -0.4
+    assert float(made.images[3:].mean()) > 0.4
+
+
+def test_some_critics_can_be_asked_and_all_of_them_learn_in_turn():
+    facts = facts_for(40)
+    method = GsWgan(dataclasses.replace(TINY["gs-wgan"], asked=2, steps=3))
+    taught = []
+
+    class Watched(Curator):
+        def teach(self, wards, learn, public, *, which=None):
+            taught.append(None if which is None else which.tolist())
+            super().teach(wards, learn, public, which=which)
+
+    budget = PrivacyBudget(epsilon=50)
+    ledger = Ledger(budget)
+    plan = method.plan(facts, budget)
+    method.run(Watched(records_for(facts), facts, ledger, seeded_noise(0)), plan)
+    assert taught == [None, [0, 1], [2, 3], [0, 1]]
+    (event,) = ledger.events
+    assert (event.sampling_rate, event.sampling, event.count) == (0.5, "without-replacement", 3)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"critics": 0},
+        {"asked": 1001},
+        {"asked": 0},
+        {"taught": 1001},
+        {"warm_up": -1},
+        {"clip_norm": 0.0},
+        {"rate": math.inf},
+        {"noise_multiplier": 1e-9},
+        {"averaging": 1.0},
+    ],
+)
+def test_impossible_settings_are_refused(settings):
+    with pytest.raises(ConfigError):
+        GsWganConfig(**settings)
+
+
+def test_an_unknown_preset_is_refused():
+    with pytest.raises(ConfigError, match="gs-wgan has the presets standard, paper, small"):
+        GsWgan.preset("large", per_class=1, epsilon=1.0)

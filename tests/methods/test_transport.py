@@ -1,0 +1,78 @@
+import itertools
+import math
+
+import pytest
+import torch
+from scipy.optimize import linear_sum_assignment
+from tests.conftest import facts_for
+
+from privset.methods.transport import Transport, falling, softmin
+
+FACTS = facts_for(40, side=8)
+
+
+def clouds(count=6, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    points = torch.rand(2, count, 64, generator=generator, dtype=torch.float64) * 2 - 1
+    labels = torch.randint(3, (2, count), generator=generator)
+    return points[0], labels[0], points[1], labels[1]
+
+
+def test_a_cost_is_squared_and_absolute_differences_of_images_with_scaled_labels():
+    x, lx, y, ly = clouds()
+    transport = Transport(FACTS, label_scale=15.0, l1_weight=3.0)
+    found = transport.costs(x, lx, y, ly)
+    a = torch.cat([x, 15 * torch.nn.functional.one_hot(lx, 3)], 1)
+    b = torch.cat([y, 15 * torch.nn.functional.one_hot(ly, 3)], 1)
+    difference = a[:, None] - b[None]
+    assert torch.allclose(found, difference.square().sum(2) + 3 * difference.abs().sum(2))
+
+
+def test_where_blur_is_small_the_cost_is_that_of_the_best_assignment():
+    x, lx, y, ly = clouds()
+    transport = Transport(FACTS, label_scale=1.0, l1_weight=1.0, blur=0.02, scaling=0.95)
+    costs = transport.costs(x, lx, y, ly).numpy()
+    rows, columns = linear_sum_assignment(costs)
+    assert float(transport(x, lx, y, ly)) == pytest.approx(costs[rows, columns].mean(), rel=1e-3)
+
+
+def test_the_gradient_is_that_of_the_cost_under_the_final_plan():
+    x, lx, y, ly = clouds()
+    transport = Transport(FACTS, label_scale=1.0, l1_weight=1.0, blur=0.5, scaling=0.97)
+    x.requires_grad_()
+    (slope,) = torch.autograd.grad(transport(x, lx, y, ly), x)
+    with torch.no_grad():
+        for index in (0, 70, 200):
+            moved = x.detach().clone()
+            moved.view(-1)[index] += 1e-4
+            higher = transport(moved, lx, y, ly)
+            moved.view(-1)[index] -= 2e-4
+            assert float(slope.reshape(-1)[index]) == pytest.approx(
+                float(higher - transport(moved, lx, y, ly)) / 2e-4, rel=2e-2, abs=1e-4
+            )
+
+
+def test_points_of_weight_zero_are_as_good_as_not_there():
+    x, lx, y, ly = clouds()
+    transport = Transport(FACTS, label_scale=15.0, l1_weight=1.0)
+    padded, labels = torch.cat([y, torch.zeros(3, 64)]), torch.cat([ly, torch.zeros(3, dtype=torch.int64)])
+    weights = torch.tensor([1 / 6] * 6 + [0.0] * 3, dtype=torch.float64)
+    x.requires_grad_()
+    whole, with_blanks = transport(x, lx, y, ly), transport(x, lx, padded, labels, weights)
+    assert float(whole.detach()) == pytest.approx(float(with_blanks.detach()), rel=1e-12)
+    (a,), (b,) = torch.autograd.grad(whole, x), torch.autograd.grad(with_blanks, x)
+    assert torch.allclose(a, b)
+
+
+def test_temperatures_fall_by_half_from_the_diameter_which_comes_twice_to_the_blur():
+    found = falling(73.4, 0.05, 0.5)
+    assert found[0] == found[1] == 73.4
+    assert found[-1] == 0.05
+    assert all(b == pytest.approx(a / 2) for a, b in itertools.pairwise(found[1:-1]))
+    assert found[-2] > 0.05
+    assert found[-2] / 2 <= 0.05
+
+
+def test_a_smooth_minimum_of_one_cost_is_that_cost():
+    assert float(softmin(torch.tensor([[7.0]]), torch.zeros(1), 0.3)) == pytest.approx(7.0)
+    assert math.isinf(float(softmin(torch.tensor([[7.0]]), torch.tensor([-math.inf]), 0.3)))

@@ -1,0 +1,81 @@
+"""The generators of DP-Sinkhorn and GS-WGAN, and the critic."""
+
+import pytest
+import torch
+from tests.conftest import facts_for
+from torch.func import grad, vmap
+
+from privset.networks.critics import Critic
+from privset.networks.residual import ResidualGenerator, draw_bits, pixel_norm
+from privset.networks.transposed import TransposedGenerator, draw_uniform_codes
+
+
+@pytest.mark.parametrize(("side", "channels"), [(8, 1), (11, 3), (28, 1), (32, 3), (64, 3)])
+@pytest.mark.parametrize("kind", [TransposedGenerator, ResidualGenerator])
+def test_generators_make_images_of_every_size_within_the_range_of_pixels(kind, side, channels):
+    facts = facts_for(40, side=side, channels=channels)
+    network = kind(facts, length=5, seed=0, width=8)
+    images = network(torch.rand(4, 8)).detach()
+    assert images.shape == (4, channels, side, side)
+    low = -1 if kind is TransposedGenerator else 0
+    assert low <= float(images.min()) <= float(images.max()) <= 1
+    again = kind(facts, length=5, seed=0, width=8)
+    assert all(torch.equal(a, b) for a, b in zip(network.parameters(), again.parameters(), strict=True))
+
+
+def test_the_published_generator_of_dp_sinkhorn_has_these_layers():
+    network = TransposedGenerator(facts_for(40, classes=10, side=28), length=16, seed=0)
+    shapes = [tuple(weight.shape) for weight in network.parameters() if weight.ndim > 1]
+    assert shapes == [(10, 8), (24, 256, 7, 7), (256, 128, 4, 4), (128, 64, 4, 4), (1, 64, 3, 3)]
+
+
+def test_codes_are_uniform_or_coins_with_the_label_behind():
+    labels, generator = torch.tensor([0, 2, 1]).repeat(100), torch.Generator().manual_seed(0)
+    uniform = draw_uniform_codes(labels, classes=3, length=4, generator=generator)
+    coins = draw_bits(labels, classes=3, length=4, generator=generator)
+    for codes in (uniform, coins):
+        assert torch.equal(codes[:, 4:].argmax(1), labels)
+        assert float(codes[:, :4].mean()) == pytest.approx(0.5, abs=0.1)
+    assert set(coins[:, :4].unique().tolist()) == {0.0, 1.0}
+    assert float(uniform[:, :4].std()) == pytest.approx(12**-0.5, abs=0.05)
+
+
+def test_pixel_norm_brings_every_pixel_to_mean_square_one():
+    maps = pixel_norm(torch.randn(2, 7, 3, 3) * 9)
+    assert torch.allclose(maps.square().mean(1), torch.ones(2, 3, 3))
+
+
+def test_the_published_critic_has_about_a_million_weights():
+    critic = Critic(facts_for(40, classes=10, side=28))
+    weights = critic.first_weights([0])
+    assert sum(weights[name].numel() for name in critic.shapes) == 1_071_105
+
+
+def test_power_steps_bring_every_weight_to_stretch_by_one():
+    critic = Critic(facts_for(40), width=4)
+    state = {name: value[0] for name, value in critic.first_weights([1]).items()}
+    for _ in range(200):
+        state |= critic.followed(state)
+    from privset.networks.critics import _DIRECTION, _divided
+
+    for name in ("conv 0", "conv 2", "linear", "classes"):
+        normed = _divided(state[name], state[_DIRECTION + name]).flatten(1)
+        assert float(torch.linalg.matrix_norm(normed, 2)) == pytest.approx(1.0, rel=1e-3)
+
+
+def test_critics_side_by_side_say_what_each_says_alone_and_their_slopes_can_be_penalised():
+    critic = Critic(facts_for(40, classes=2), width=2)
+    states = critic.first_weights([0, 1, 2])
+    images, labels = torch.randn(5, 1, 8, 8), torch.tensor([0, 1, 0, 1, 1])
+
+    def penalty(state):
+        slopes = grad(lambda x: critic(state, x, labels).sum())(images)
+        return slopes.square().sum() + critic(state, images, labels).square().sum()
+
+    together = vmap(penalty)(states)
+    slopes = vmap(grad(penalty))(states)["conv 1"]
+    for number in range(3):
+        alone = {name: value[number] for name, value in states.items()}
+        assert float(penalty(alone)) == pytest.approx(float(together[number]), rel=1e-4)
+        assert torch.allclose(grad(penalty)(alone)["conv 1"], slopes[number], atol=1e-4)
+    assert not torch.equal(states["conv 0"][0], states["conv 0"][1])
