@@ -14,7 +14,6 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from privset import networks
 from privset.errors import ConfigError
@@ -31,6 +30,7 @@ from privset.methods.method import (
     require_network,
     require_noise,
 )
+from privset.methods.record_loss import record_loss
 from privset.networks.fused import fused
 from privset.networks.recording import Step, recorded, sent
 from privset.observer import Glimpse, Observer
@@ -186,6 +186,7 @@ class Psg(SetMethod[PsgConfig]):
         labels = torch.arange(len(facts.classes)).repeat_interleave(config.per_class).to(execution.device)
         images = torch.randn(len(labels), *facts.shape, generator=generator).to(execution.device)
         network = self._network(facts, 0).to(execution.device)
+        loss = record_loss(network)
         match, train = _matching(network, images, labels, facts, config), _training(network, images, labels, config)
 
         curator.prepay(question, event.count)
@@ -198,7 +199,7 @@ class Psg(SetMethod[PsgConfig]):
                     for batch in _batches(len(labels), config, generator):
                         train(sent(batch, labels.device))
                 parameters = {name: value.detach() for name, value in network.named_parameters()}
-                for answer in curator.gradient(question, _loss_of(network), parameters, draws=config.batches_per_step):
+                for answer in curator.gradient(question, loss, parameters, draws=config.batches_per_step):
                     distance = match(torch.cat([total.flatten() for total in answer.values()]) / expected_batch)
                     observer.step()
                     observer.show(
@@ -209,15 +210,6 @@ class Psg(SetMethod[PsgConfig]):
     def _network(self, facts: PublicFacts, seed: int) -> nn.Module:
         config = self.config
         return networks.build(config.network, facts, seed=seed, width=config.width, depth=config.depth)
-
-
-def _loss_of(network: nn.Module):
-    """Cross-entropy of one record, as a function of the network's parameters."""
-
-    def loss(parameters: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
-        return F.cross_entropy(functional_call(network, parameters, (image[None],)), label[None])
-
-    return loss
 
 
 def _matching(network: nn.Module, images: Tensor, labels: Tensor, facts: PublicFacts, config: PsgConfig) -> Step:

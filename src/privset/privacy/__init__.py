@@ -1,8 +1,9 @@
 """The trusted kernel: all that an auditor must read to believe a guarantee.
 
 budget -> what may be spent; questions -> what may be asked; accounting -> what that costs; ledger -> what was
-asked, on disk; kept -> answers that outlive a stopped run; noise -> secret randomness; clipping -> what one record
-may contribute; curator -> the only holder of records.
+asked, on disk; kept -> answers that outlive a stopped run; noise (by chacha on a graphics card) -> secret
+randomness; sampling -> who takes part; clipping, layered, gradients -> what one record may contribute; curator -> the
+only holder of records.
 """
 
 from privset.privacy.accounting import GaussianEvent, Spending, calibrate, spend

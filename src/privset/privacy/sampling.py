@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -25,3 +27,34 @@ def poisson_sample(source: NoiseSource, size: int, rate: float) -> Tensor:
         np.flatnonzero(source.bits(min(_BLOCK, size - start)) < threshold) + start for start in range(0, size, _BLOCK)
     ]
     return torch.from_numpy(np.concatenate([np.empty(0, np.int64), *kept]))
+
+
+def poisson_samples(source: NoiseSource, size: int, rate: float, draws: int, device: torch.device) -> list[Tensor]:
+    """As many samples as there are draws, on a graphics card, each as by `poisson_sample`.
+
+    The words are made on the device, and compared with the same threshold.
+    """
+    mask = source.chosen(draws * size, rate, device).view(draws, size)
+    draw, record = mask.nonzero().unbind(1)
+    return list(record.split(torch.bincount(draw, minlength=draws).tolist()))
+
+
+def joined(samples: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Samples of indices -> all that are in any ``[n]``, and which are in which ``[samples, n]``.
+
+    Those of the first sample come first, then what the second adds, and so on: a run of them has few samples.
+
+    >>> records, members = joined([torch.tensor([1, 4]), torch.tensor([0, 4])])
+    >>> records.tolist(), members.tolist()
+    ([1, 4, 0], [[True, True, False], [False, True, True]])
+    """
+    if len(samples) == 1:
+        return samples[0], torch.ones(1, len(samples[0]), dtype=torch.bool, device=samples[0].device)
+    record = torch.cat(list(samples))
+    draw = torch.cat([torch.full_like(sample, number) for number, sample in enumerate(samples)])
+    records, place = record.unique(return_inverse=True)
+    first = torch.full_like(records, len(samples)).scatter_reduce_(0, place, draw, "amin")
+    order = first.argsort(stable=True)
+    members = torch.zeros(len(samples), len(records), dtype=torch.bool, device=record.device)
+    members[draw, place] = True
+    return records[order], members[:, order]
