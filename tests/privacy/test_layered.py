@@ -85,12 +85,12 @@ NETWORKS = [
 
 
 @pytest.mark.parametrize("number", range(len(NETWORKS)))
-@pytest.mark.parametrize("count", [1, 7])
-def test_gradients_of_each_record_and_clipped_sums_are_those_of_vmap(number, count):
+@pytest.mark.parametrize(("count", "fused"), [(1, False), (7, False), (5, True)])
+def test_gradients_of_each_record_and_clipped_sums_are_those_of_vmap(number, count, fused):
     network, shape = NETWORKS[number]
     network = moved(network.double())
     images, labels = batch(shape, count)
-    loss = record_loss(network)
+    loss = record_loss(network, fused=fused)
     assert isinstance(loss, LayeredLoss)
 
     for clip_norm in (1e-3, 1.0, 1e6):

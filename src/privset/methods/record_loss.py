@@ -19,7 +19,7 @@ Named = tuple[str, nn.Module]
 """A layer, and what the names of its parameters begin with."""
 
 
-def record_loss(network: nn.Module, prefix: str = "") -> Loss:
+def record_loss(network: nn.Module, prefix: str = "", *, fused: bool | None = None) -> Loss:
     """Cross-entropy of one record, as a function of the network's parameters.
 
     Layer by layer if the network is a sequence of layers (all classifiers here but ResNet18 are), else as a whole.
@@ -27,8 +27,10 @@ def record_loss(network: nn.Module, prefix: str = "") -> Loss:
     Args:
         network: From images to logits; what its own parameters are plays no part.
         prefix: What the names of the parameters have before those of the network.
+        fused: Whether what follows a convolution is one operation; None where that is faster, on a graphics card.
     """
-    if (layered := _layered(_layers(network, prefix))) is not None:
+    fused = any(weight.is_cuda for weight in network.parameters()) if fused is None else fused
+    if (layered := _layered(_layers(network, prefix), fused)) is not None:
         return layered
 
     def loss(parameters: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
@@ -45,7 +47,7 @@ def _layers(network: nn.Module, prefix: str) -> list[Named]:
     return [(prefix, network)]
 
 
-def _layered(layers: Sequence[Named]) -> LayeredLoss | None:
+def _layered(layers: Sequence[Named], fused: bool) -> LayeredLoss | None:
     """The layers in stages; None if one of them is not known to keep records apart, or learns in a way of its own."""
     heads = [number for number, (_, layer) in enumerate(layers) if _is_linear(layer)]
     if not heads or not all(_is_linear(layer) or type(layer) in _BETWEEN for _, layer in layers):
@@ -53,11 +55,11 @@ def _layered(layers: Sequence[Named]) -> LayeredLoss | None:
     if any(_scales(layer) for _, layer in layers[: heads[0]]):
         return None
     stages = [
-        _stage(*layers[start], layers[start + 1 : end])
+        _stage(*layers[start], layers[start + 1 : end], fused)
         for start, end in zip(heads, [*heads[1:], len(layers)], strict=True)
     ]
     before = [layer for _, layer in layers[: heads[0]]]
-    return LayeredLoss(stages, before=_sequence(before) if before else None)
+    return LayeredLoss(stages, before=_sequence(before, fused) if before else None)
 
 
 _BETWEEN = (nn.GroupNorm, nn.ReLU, nn.AvgPool2d, nn.MaxPool2d, nn.Flatten)
@@ -75,7 +77,7 @@ def _scales(layer: nn.Module) -> tuple[str, ...]:
     return tuple(name for name, _ in layer.named_parameters())
 
 
-def _stage(prefix: str, layer: nn.Module, after: Sequence[Named]) -> Stage:
+def _stage(prefix: str, layer: nn.Module, after: Sequence[Named], fused: bool) -> Stage:
     following = [part for _, part in after]
     bias = None if layer.bias is None else f"{prefix}bias"
     # The norm of each map takes away again whatever was added to all of it.
@@ -85,7 +87,7 @@ def _stage(prefix: str, layer: nn.Module, after: Sequence[Named]) -> Stage:
         weight=f"{prefix}weight",
         bias=None if useless else bias,
         idle=(bias,) if useless and bias is not None else (),
-        then=_sequence(following),
+        then=_sequence(following, fused),
         scales=tuple(f"{start}{name}" for start, part in after for name in _scales(part)),
         **cast(dict[str, Size], places),
     )
@@ -95,13 +97,13 @@ def _of_each_map(norm: nn.GroupNorm) -> bool:
     return norm.num_groups == norm.num_channels
 
 
-def _sequence(layers: Sequence[nn.Module]) -> Callable[..., Tensor]:
+def _sequence(layers: Sequence[nn.Module], fused: bool) -> Callable[..., Tensor]:
     """The layers, one after the other, of one record and of the parameters they have."""
     steps = [_step(layer) for layer in layers]
     match list(layers):
-        case [nn.GroupNorm() as norm, nn.ReLU(), nn.AvgPool2d() as pool, *_] if _of_each_map(norm):
+        case [nn.GroupNorm() as norm, nn.ReLU(), nn.AvgPool2d() as pool, *_] if fused and _of_each_map(norm):
             steps = [_fused(norm, cast(Size, pool.kernel_size)), *steps[3:]]
-        case [nn.GroupNorm() as norm, nn.ReLU(), *_] if _of_each_map(norm):
+        case [nn.GroupNorm() as norm, nn.ReLU(), *_] if fused and _of_each_map(norm):
             steps = [_fused(norm, (1, 1)), *steps[2:]]
 
     def through(values: Tensor, *scales: Tensor) -> Tensor:
