@@ -55,12 +55,12 @@ def _add_kernel(
     sample = tl.program_id(1)
     column = tl.program_id(0) * width + tl.arange(0, width)
     inside = column < columns
-    found = tl.zeros([width], dtype=tl.float64)
+    found = tl.zeros([height, width], dtype=tl.float64)
     for start in range(0, most, height):
         row = start + tl.arange(0, height)
         weight = tl.load(weights + sample * count + row, mask=row < count, other=0.0)
         place = rows + row.to(tl.int64)[:, None] * columns + column[None, :]
         values = tl.load(place, mask=(weight != 0)[:, None] & inside[None, :], other=0.0)
-        found += tl.sum(values.to(tl.float64) * weight[:, None], axis=0)
+        found += values.to(tl.float64) * weight[:, None]
     place = totals + sample.to(tl.int64) * stride + column
-    tl.store(place, tl.load(place, mask=inside, other=0.0) + found, mask=inside)
+    tl.store(place, tl.load(place, mask=inside, other=0.0) + tl.sum(found, axis=0), mask=inside)

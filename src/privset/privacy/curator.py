@@ -286,7 +286,7 @@ def _answers(
         std = question.noise_multiplier * question.bound
         if kept is not None and (answer := kept.recall(question)) is not None:
             # Drawn and thrown away: noise from a seed must go on where it stood, and never serve two questions.
-            noise.add_normal(torch.zeros_like(answer), std)
+            noise.add_normal(torch.zeros_like(answer, device=device), std)
             return answer.to(device)
         block = block or _block_for(device)
         of_each, rooms = vmap(statistic), len(facts.classes) if question.by_class else 1
