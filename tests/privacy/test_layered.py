@@ -15,7 +15,7 @@ from torch.func import functional_call
 from privset import networks
 from privset.errors import ConfigError
 from privset.methods.record_loss import record_loss
-from privset.networks import MLP, AlexNet, ConvNet, LeNet
+from privset.networks import MLP, AlexNet, ConvNet, LeNet, kernels
 from privset.privacy import clipping_kernels
 from privset.privacy.gradients import RepeatedSums, clipped_gradient_sums
 from privset.privacy.layered import RUN, LayeredLoss, Stage, _Held, _Products, record_gradients
@@ -284,6 +284,18 @@ def test_the_kernel_adds_up_the_rows_that_have_a_weight(dtype, monkeypatch):
     found = start.to(CARD)
     _Held(rows[:, None].to(CARD)).add(weights.to(CARD), found[:, 100:800])
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
+def test_the_way_of_a_graphics_card_gives_the_sums_of_vmap(monkeypatch):
+    network = moved(ConvNet((1, 8, 8), 3, width=4, depth=2).double()).to(CARD)
+    images, labels = (values.to(CARD) for values in batch((1, 8, 8), 5))
+    members = torch.tensor([[1, 0, 1, 1, 0], [1, 1, 0, 1, 0]]).bool()
+    expected, _ = sums(plain(network), network, images, labels, members)
+    for module in (kernels, clipping_kernels):
+        monkeypatch.setattr(module, "fits", lambda _: True)
+    found, _ = sums(record_loss(network, fused=True), network, images, labels, members)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13)
 
 
 def test_chunks_of_one_size_give_the_same_and_drop_no_record():
