@@ -153,7 +153,7 @@ def _opacus(network: ConvNet, pieces: Callable[[int], Any]) -> dict[str, Contend
             ghostly.disable_hooks()
             (ghostly.get_clipping_coef() * losses).sum().backward()
             for sum_, weight in zip(total, weights, strict=True):
-                sum_ += weight.grad
+                sum_ += weight.grad  # type: ignore[operator]
         return torch.cat([value.flatten() for value in total])
 
     return {"Opacus hooks": hooks, "Opacus ghost clipping": ghost}

@@ -12,6 +12,7 @@ from torch.func import functional_call
 from privset.networks import MLP, VGG11, AlexNet, ConvNet, LeNet
 from privset.networks.fused import norm_relu_pool
 from privset.networks.geometry import Size
+from privset.networks.last_channels import norm_relu_pool_last
 from privset.privacy.clipping import Loss
 from privset.privacy.layered import LayeredLoss, Stage
 
@@ -19,7 +20,7 @@ Named = tuple[str, nn.Module]
 """A layer, and what the names of its parameters begin with."""
 
 
-def record_loss(network: nn.Module, prefix: str = "", *, fused: bool | None = None) -> Loss:
+def record_loss(network: nn.Module, prefix: str = "", *, fused: bool = True) -> Loss:
     """Cross-entropy of one record, as a function of the network's parameters.
 
     Layer by layer if the network is a sequence of layers (all classifiers here but ResNet18 are), else as a whole.
@@ -27,9 +28,8 @@ def record_loss(network: nn.Module, prefix: str = "", *, fused: bool | None = No
     Args:
         network: From images to logits; what its own parameters are plays no part.
         prefix: What the names of the parameters have before those of the network.
-        fused: Whether what follows a convolution is one operation; None where that is faster, on a graphics card.
+        fused: Whether what follows a convolution is one operation; by default it is.
     """
-    fused = any(weight.is_cuda for weight in network.parameters()) if fused is None else fused
     if (layered := _layered(_layers(network, prefix), fused)) is not None:
         return layered
 
@@ -130,6 +130,7 @@ def _step(layer: nn.Module) -> _Step:
 
 def _fused(norm: nn.GroupNorm, pool: Size) -> _Step:
     def step(values: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-        return norm_relu_pool(values[None], scale, shift, pool=pool, eps=norm.eps)[0]
+        together = norm_relu_pool if values.is_cuda else norm_relu_pool_last
+        return together(values[None], scale, shift, pool=pool, eps=norm.eps)[0]
 
     return step, 2

@@ -65,6 +65,8 @@ class Stage:
         weight, bias = weights[self.weight], None if self.bias is None else weights[self.bias]
         if weight.ndim == 2:
             return F.linear(given, weight, bias)
+        if not given.is_cuda:  # a processor is faster if the channels of a pixel lie side by side
+            given, weight = _channels_last(given), _channels_last(weight)
         return F.conv2d(given, weight, bias, self.stride, self.padding)
 
 
@@ -105,9 +107,13 @@ def _names(stage: Stage) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class _Held:
-    """The gradients of all records by one tensor, as they are: ``rows [n, a, b]``."""
+    """The gradients of all records by one tensor, as they are: ``rows [n, a, b]``.
+
+    If ``last`` is (kh, kw, c), a line has the channels of a convolution's weight last, and not first.
+    """
 
     rows: Tensor
+    last: tuple[int, int, int] | None = None
 
     def squares(self) -> Tensor:
         """Squared lengths ``[n]``, float64: of each line in its own type, of lines in float64."""
@@ -129,7 +135,11 @@ class _Held:
                 continue
             for total, share in zip(totals, shares, strict=True):
                 if share.any():  # a chunk has records of few samples
-                    total += share @ some
+                    added = share @ some
+                    if self.last is not None:
+                        added = added.view(-1, *self.last).permute(0, 3, 1, 2)
+                        total = total.view(added.shape)
+                    total += added
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,8 +245,22 @@ def _of_stage(stage: Stage, weight: Tensor, given: Tensor, slope: Tensor) -> dic
         by_bias[stage.bias] = _Held(_lines(slope.flatten(2).sum(2) if slope.ndim > 2 else slope))
     if weight.ndim == 2:
         return {stage.weight: _Products(slope, given), **by_bias}
-    patches = _patches(given, (weight.shape[2], weight.shape[3]), stage)
-    return {stage.weight: _Held(torch.bmm(slope.flatten(2), patches.transpose(1, 2))), **by_bias}
+    kernel = (weight.shape[2], weight.shape[3])
+    lines = slope.flatten(2) if slope.is_cuda else slope.permute(0, 2, 3, 1).flatten(1, 2).transpose(1, 2)
+    if given.is_cuda or given.shape[1] < 8:  # so few channels side by side are not worth it
+        rows = torch.bmm(lines, _patches(given, kernel, stage).transpose(1, 2))
+        return {stage.weight: _Held(rows), **by_bias}
+    rows = torch.bmm(lines, _patches_last(given, kernel, stage))
+    return {stage.weight: _Held(rows, (*kernel, given.shape[1])), **by_bias}
+
+
+def _channels_last(values: Tensor) -> Tensor:
+    """The same ``[n, c, h, w]`` with all channels of a pixel side by side in memory."""
+    values = values.contiguous(memory_format=torch.channels_last)
+    _, channels, height, width = values.shape
+    # With one channel both orders are the same, and torch has to be told which is meant.
+    strides = (channels * height * width, 1, channels * width, channels)
+    return values.as_strided(values.shape, strides) if channels == 1 else values
 
 
 def _lines(rows: Tensor) -> Tensor:
@@ -250,3 +274,11 @@ def _patches(given: Tensor, kernel: Pair, stage: Stage) -> Tensor:
     padded = F.pad(given, (wide, wide, high, high))
     views = padded.unfold(2, kernel[0], down).unfold(3, kernel[1], right)
     return views.permute(0, 1, 4, 5, 2, 3).reshape(len(given), given.shape[1] * kernel[0] * kernel[1], -1)
+
+
+def _patches_last(given: Tensor, kernel: Pair, stage: Stage) -> Tensor:
+    """The same with channels last: ``[n, places, kh kw c]``."""
+    (high, wide), (down, right) = stage.padding, stage.stride
+    padded = F.pad(given.permute(0, 2, 3, 1), (0, 0, wide, wide, high, high))
+    views = padded.unfold(1, kernel[0], down).unfold(2, kernel[1], right)
+    return views.permute(0, 1, 2, 4, 5, 3).flatten(3).flatten(1, 2)
