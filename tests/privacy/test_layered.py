@@ -237,6 +237,11 @@ def test_other_parameters_than_the_loss_has_are_refused():
         loss.check({"weight": torch.zeros(3)})
 
 
+def test_a_weight_of_two_layers_is_refused():
+    with pytest.raises(ConfigError, match="belongs to one layer only"):
+        LayeredLoss([Stage(weight="weight"), Stage(weight="weight")])
+
+
 def test_layers_in_between_see_one_record_at_a_time():
     shapes = []
 

@@ -25,7 +25,7 @@ from privset.privacy.layered import LayeredLoss
 from privset.privacy.ledger import Ledger
 from privset.privacy.noise import NoiseSource
 from privset.privacy.questions import GradientQuestion, TotalQuestion
-from privset.privacy.sampling import joined, poisson_sample, poisson_samples
+from privset.privacy.sampling import joined, poisson_sample, samples_beside
 
 Statistic = Callable[[Tensor, Tensor], Tensor]
 """(image [c, h, w], label []) -> vector [d]: like a loss, a pure function of one record."""
@@ -242,13 +242,7 @@ def _answers(
                 noises.append(noise.normals(numbers, labels.device) if std else None)
             taken, members = joined(chosen[:1] if rate >= 1 else chosen)
             return taken, members, torch.stack(noises) if std else None
-        # On a stream of its own: to learn how many take part, only the drawing is waited for, and no earlier work.
-        with torch.cuda.stream(sampling):
-            taken, members = joined(poisson_samples(noise, len(labels), rate, 1 if rate >= 1 else draws, labels.device))
-        around = torch.cuda.current_stream(labels.device)
-        around.wait_stream(sampling)
-        for values in (taken, members):
-            values.record_stream(around)
+        taken, members = samples_beside(sampling, noise, len(labels), rate, draws)
         return taken, members, noise.normals(draws * numbers, labels.device).view(draws, numbers) if std else None
 
     def gradient(

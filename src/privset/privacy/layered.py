@@ -82,6 +82,9 @@ class LayeredLoss:
 
     def __init__(self, stages: Sequence[Stage], *, before: Callable[[Tensor], Tensor] | None = None) -> None:
         self.stages, self.before = tuple(stages), before
+        names = [name for stage in stages for name in _names(stage)]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"a weight belongs to one layer only; these name one twice: {', '.join(names)}")
 
     def __call__(self, parameters: Mapping[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
         """Parameters, image ``[c, h, w]``, label ``[]`` -> ``[]``."""

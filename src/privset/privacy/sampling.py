@@ -58,3 +58,19 @@ def joined(samples: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     members = torch.zeros(len(samples), len(records), dtype=torch.bool, device=record.device)
     members[draw, place] = True
     return records[order], members[:, order]
+
+
+def samples_beside(
+    stream: torch.cuda.Stream, source: NoiseSource, size: int, rate: float, draws: int
+) -> tuple[Tensor, Tensor]:
+    """As many samples, `joined`, made on a graphics card beside its other work; at a rate of 1 a single one.
+
+    To learn how many take part, the processor waits for the drawing alone, and not for what the card has to do still.
+    """
+    with torch.cuda.stream(stream):
+        taken, members = joined(poisson_samples(source, size, rate, 1 if rate >= 1 else draws, stream.device))
+    around = torch.cuda.current_stream(stream.device)
+    around.wait_stream(stream)
+    for values in (taken, members):
+        values.record_stream(around)
+    return taken, members
