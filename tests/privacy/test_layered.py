@@ -8,16 +8,14 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import facts_for
 from torch import nn
 from torch.func import functional_call
 
-from privset import networks
 from privset.errors import ConfigError
 from privset.methods.record_loss import record_loss
 from privset.networks import MLP, AlexNet, ConvNet, LeNet, kernels
 from privset.privacy import clipping_kernels
-from privset.privacy.gradients import RepeatedSums, clipped_gradient_sums
+from privset.privacy.gradients import clipped_gradient_sums
 from privset.privacy.layered import RUN, LayeredLoss, Stage, _Held, _Products, record_gradients
 
 INTERPRETED = clipping_kernels.AVAILABLE and os.environ.get("TRITON_INTERPRET") == "1"
@@ -121,32 +119,6 @@ def test_lengths_are_those_of_what_is_added(number):
             total = torch.zeros(1, numbers, dtype=torch.float64)
             part.add(weights, total)
             assert float(total.square().sum()) == pytest.approx(float(square), rel=1e-10)
-
-
-def test_every_classifier_is_taken_apart_or_taken_whole():
-    facts = facts_for(4)
-    kinds = {}
-    for name in networks.CLASSIFIERS:
-        with torch.device("meta"):
-            kinds[name] = isinstance(record_loss(networks.build(name, facts)), LayeredLoss)
-    whole = {"resnet18", "scattering"}
-    assert kinds == {name: name not in whole for name in networks.CLASSIFIERS}
-    assert isinstance(record_loss(networks.build("scattering", facts).get_submodule("head"), "head."), LayeredLoss)
-
-
-@pytest.mark.parametrize(
-    "network",
-    [
-        nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 3)),
-        nn.Sequential(nn.Conv2d(1, 4, 3, dilation=2), nn.Flatten(), nn.Linear(64, 3)),
-        nn.Sequential(nn.Conv2d(1, 4, 3, padding=1, padding_mode="circular"), nn.Flatten(), nn.Linear(256, 3)),
-        nn.Sequential(nn.Conv2d(1, 4, 3, padding="same"), nn.Flatten(), nn.Linear(256, 3)),
-        nn.Sequential(nn.GroupNorm(1, 1), nn.Flatten(), nn.Linear(64, 3)),
-        nn.Sequential(nn.Flatten(), nn.ReLU()),
-    ],
-)
-def test_what_is_not_known_to_keep_records_apart_is_left_to_vmap(network):
-    assert not isinstance(record_loss(network), LayeredLoss)
 
 
 @settings(max_examples=20, deadline=None)
@@ -301,37 +273,3 @@ def test_the_way_of_a_graphics_card_gives_the_sums_of_vmap(monkeypatch):
         monkeypatch.setattr(module, "fits", lambda _: True)
     found, _ = sums(record_loss(network, fused=True), network, images, labels, members)
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13)
-
-
-def test_chunks_of_one_size_give_the_same_and_drop_no_record():
-    network = moved(ConvNet((1, 8, 8), 3, width=4, depth=2).double())
-    images, labels = batch((1, 8, 8), 30)
-    generator = torch.Generator().manual_seed(0)
-    loss = record_loss(network)
-    parameters = {name: value.detach() for name, value in network.named_parameters()}
-    for chunk in (4, 7, 50):
-        repeated = RepeatedSums(
-            loss, parameters, lambda part: (images[part], labels[part]), samples=2, clip_norm=0.1, chunk=chunk
-        )
-        for count in (0, 1, 21, 30):  # none, few, and more than a chunk has room for
-            records = torch.randperm(30, generator=generator)[:count]
-            members = torch.rand(2, count, generator=generator) < 0.6
-            other = {name: value * (1 + count / 100) for name, value in parameters.items()}
-            totals, bad = repeated.sums(other, records, members)
-            chunks = [(images[records], labels[records], members)]
-            expected, _ = clipped_gradient_sums(loss, other, chunks, samples=2, clip_norm=0.1)
-            torch.testing.assert_close(totals.flat, expected.flat, rtol=1e-10, atol=1e-13)
-            assert int(bad) == 0
-
-
-def test_a_chunk_that_is_filled_up_does_not_count_the_record_that_fills_it():
-    network = moved(ConvNet((1, 8, 8), 3, width=4, depth=2).double())
-    images, labels = batch((1, 8, 8), 5)
-    images[0] = math.nan
-    parameters = {name: value.detach() for name, value in network.named_parameters()}
-    repeated = RepeatedSums(
-        record_loss(network), parameters, lambda part: (images[part], labels[part]), samples=1, clip_norm=0.1, chunk=4
-    )
-    totals, bad = repeated.sums(parameters, torch.tensor([2]), torch.ones(1, 1, dtype=torch.bool))
-    assert int(bad) == 0
-    assert float(totals.flat.norm()) == pytest.approx(0.1, rel=1e-9)
