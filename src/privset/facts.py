@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import torch
 from torch import Tensor
@@ -60,9 +61,12 @@ class PublicFacts:
 
 
 def _constants(facts: PublicFacts, like: Tensor) -> tuple[Tensor, Tensor]:
-    mean = torch.tensor(facts.mean, dtype=like.dtype, device=like.device).view(-1, 1, 1)
-    std = torch.tensor(facts.std, dtype=like.dtype, device=like.device).view(-1, 1, 1)
-    return mean, std
+    return _sent(facts.mean, like.dtype, like.device), _sent(facts.std, like.dtype, like.device)
+
+
+@functools.lru_cache(maxsize=64)  # to send them again would wait for all that a graphics card has to do
+def _sent(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.tensor(values, dtype=dtype, device=device).view(-1, 1, 1)
 
 
 def normalise(images: Tensor, facts: PublicFacts, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -9,8 +9,10 @@ from tests.conftest import facts_for
 from torch.func import functional_call
 
 from privset import networks
+from privset.methods.record_loss import record_loss
 from privset.privacy import GaussianEvent, PrivacyBudget, calibrate, spend
 from privset.privacy.clipping import clipped_gradient_sum
+from privset.privacy.gradients import clipped_gradient_sums
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # its own imports warn of deprecations
@@ -36,6 +38,8 @@ def test_clipped_gradient_sums_agree_in_float64(name, channels, clip_norm):
     parameters = {key: value.detach() for key, value in network.named_parameters()}
     chunks = zip(images.split(5), labels.split(5), strict=True)
     ours, bad = clipped_gradient_sum(loss, parameters, chunks, clip_norm=clip_norm)
+    everyone = [(images, labels, torch.ones(1, 12, dtype=torch.bool))]
+    layered, _ = clipped_gradient_sums(record_loss(network), parameters, everyone, samples=1, clip_norm=clip_norm)
 
     theirs = GradSampleModule(networks.build(name, facts, seed=0).double(), loss_reduction="sum")
     F.cross_entropy(theirs(images), labels, reduction="sum").backward()
@@ -51,7 +55,8 @@ def test_clipped_gradient_sums_agree_in_float64(name, channels, clip_norm):
     for key, value in theirs.named_parameters():
         summed = value.summed_grad  # pyright: ignore[reportAttributeAccessIssue]
         # They divide by the length plus 1e-6, which is all that may differ.
-        assert torch.allclose(ours[key.removeprefix("_module.")], summed, rtol=1e-5, atol=1e-9), key
+        for found in (ours, layered.each()[0]):
+            assert torch.allclose(found[key.removeprefix("_module.")], summed, rtol=1e-5, atol=1e-9), key
 
 
 @pytest.mark.parametrize(

@@ -94,3 +94,61 @@ def test_what_is_no_position_is_refused_and_the_stream_stays(change):
     with pytest.raises(ConfigError, match="noise cannot go on from there"):
         source.restore(state)
     assert np.array_equal(source.bits(3), same.bits(3))
+
+
+def test_a_state_goes_on_where_it_was_taken_on_every_device():
+    source = system_noise()
+    source.bits(3)
+    source.normals(5, torch.device("cpu"))
+    source._on_device.words(40, torch.device("cpu"))
+    state = json.loads(json.dumps(source.state()))
+    expected = drawn_from(source)
+    other = seeded_noise(9)
+    other.restore(state)
+    assert all(torch.equal(a, b) for a, b in zip(drawn_from(other), expected, strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(drawn_from(other), expected, strict=True))  # it went on
+
+
+def drawn_from(source):
+    cpu = torch.device("cpu")
+    stream = source._on_device
+    return (
+        torch.from_numpy(source.bits(4).astype(np.int64)),
+        source.normals(4, cpu),
+        stream.normals(4, cpu),
+        stream.words(4, cpu),
+    )
+
+
+@pytest.mark.parametrize(
+    "broken", [{}, {"chacha": {}}, {"counter": {"key": "00", "position": 0}}, {"counter": {"key": "x", "position": -1}}]
+)
+def test_a_state_that_is_none_is_refused_and_changes_nothing(broken):
+    from privset.errors import ConfigError
+
+    source, same = seeded_noise(1), seeded_noise(1)
+    state = {} if not broken else source.state() | broken
+    with pytest.raises(ConfigError, match="noise cannot go on from there"):
+        source.restore(state)
+    assert all(torch.equal(a, b) for a, b in zip(drawn_from(source), drawn_from(same), strict=True))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**255])
+def test_the_two_streams_of_a_source_have_nothing_in_common(seed):
+    source = seeded_noise(seed)
+    assert source._on_device.key != seed.to_bytes(32, "little")
+    assert source._on_device.key != seeded_noise(seed + 1)._on_device.key
+    assert system_noise()._on_device.key != system_noise()._on_device.key
+    host = {int(word) & 0xFFFFFFFF for word in source.bits(64)} | {int(word) >> 32 for word in source.bits(64)}
+    assert not host & {int(word) & 0xFFFFFFFF for word in source._on_device.words(256, torch.device("cpu"))}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics card")
+def test_noise_on_a_graphics_card_is_normal_and_stays_there():
+    source = system_noise()
+    zeros = torch.zeros(200_000, device="cuda")
+    first, second = source.add_normal(zeros, 3.0), source.add_normal(zeros, 3.0)
+    assert first.device.type == "cuda"
+    assert first.dtype == torch.float32
+    assert stats.kstest((first / 3).cpu().numpy(), "norm").pvalue > 1e-6
+    assert abs(float((first * second).mean()) / 9) < 5 / math.sqrt(200_000)

@@ -5,7 +5,7 @@ import torch
 from scipy import stats
 
 from privset.privacy import seeded_noise, system_noise
-from privset.privacy.sampling import poisson_sample
+from privset.privacy.sampling import joined, poisson_sample, poisson_samples
 
 
 def test_each_record_enters_independently_at_the_stated_rate():
@@ -56,3 +56,32 @@ def test_the_inclusion_probability_is_never_above_the_rate():
     assert len(poisson_sample(LargestWords(threshold - 1), 4, 0.1)) == 4  # type: ignore[arg-type]
     assert len(poisson_sample(LargestWords(threshold), 4, 0.1)) == 0  # type: ignore[arg-type]
     assert threshold / 2**64 <= 0.1
+
+
+def test_samples_made_on_a_device_are_independent_and_at_the_rate():
+    source, size, rate, draws = system_noise(), 400, 0.05, 1000
+    samples = poisson_samples(source, size, rate, draws, torch.device("cpu"))
+    hits = torch.zeros(draws, size)
+    for row, sample in zip(hits, samples, strict=True):
+        assert torch.equal(sample, sample.unique())  # sorted, none twice
+        row[sample] = 1
+    expected = draws * rate
+    assert (hits.sum(0) - expected).abs().max() < 6 * math.sqrt(expected)
+    assert float(hits.sum(1).var()) == pytest.approx(size * rate * (1 - rate), rel=0.2)
+    assert float((hits[1:] * hits[:-1]).mean()) == pytest.approx(rate**2, rel=0.25)
+    everyone, nobody = (poisson_samples(source, 5, rate, 3, torch.device("cpu")) for rate in (1.0, 1e-12))
+    assert [sample.tolist() for sample in everyone] == [[0, 1, 2, 3, 4]] * 3
+    assert [sample.tolist() for sample in nobody] == [[]] * 3
+
+
+def test_joined_samples_have_every_record_once_and_know_where_it_is():
+    generator = torch.Generator().manual_seed(0)
+    masks = torch.rand(6, 50, generator=generator) < torch.tensor([0.3, 0.0, 0.5, 1.0, 0.1, 0.3])[:, None]
+    samples = [mask.nonzero().flatten() for mask in masks]
+    records, members = joined(samples)
+    assert sorted(records.tolist()) == masks.any(0).nonzero().flatten().tolist()
+    assert torch.equal(members, masks[:, records])
+    first = members.int().argmax(0)
+    assert torch.equal(first, first.sort().values)
+    none, members = joined([torch.empty(0, dtype=torch.int64)] * 2)
+    assert (none.shape, members.shape) == ((0,), (2, 0))

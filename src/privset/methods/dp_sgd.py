@@ -12,9 +12,7 @@ import math
 from collections.abc import Mapping
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from privset.errors import ConfigError
 from privset.facts import PublicFacts
@@ -28,6 +26,7 @@ from privset.methods.method import (
     require_network,
     require_noise,
 )
+from privset.methods.record_loss import record_loss
 from privset.methods.training import Architecture, TrainingMethod
 from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, GradientQuestion, PrivacyBudget, calibrate
@@ -177,15 +176,7 @@ class DpSgd(TrainingMethod[DpSgdConfig]):
 
 def _seen(network: nn.Module) -> tuple[Transform | None, Loss]:
     """What a network makes of an image before it learns anything, if it does, and the loss of one record after that."""
-
-    def loss_of(part: nn.Module, prefix: str) -> Loss:
-        def loss(weights: dict[str, Tensor], given: Tensor, label: Tensor) -> Tensor:
-            own = {name.removeprefix(prefix): value for name, value in weights.items()}
-            return F.cross_entropy(functional_call(part, own, (given[None],)), label[None])
-
-        return loss
-
     features, head = network.get_submodule("features"), network.get_submodule("head")
     if any(True for _ in features.parameters()):
-        return None, loss_of(network, "")
-    return (lambda image: features(image[None])[0]), loss_of(head, "head.")
+        return None, record_loss(network)
+    return (lambda image: features(image[None])[0]), record_loss(head, "head.")

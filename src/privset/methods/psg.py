@@ -18,7 +18,6 @@ from typing import TypeVar
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from privset import networks
 from privset.errors import ConfigError
@@ -37,6 +36,7 @@ from privset.methods.method import (
     require_network,
     require_noise,
 )
+from privset.methods.record_loss import record_loss
 from privset.networks.fused import fused
 from privset.networks.recording import Step, recorded, sent
 from privset.observer import Glimpse, Observer
@@ -208,7 +208,11 @@ class GradientMatching(SetMethod[Config]):
         labels = torch.arange(len(facts.classes)).repeat_interleave(config.per_class).to(execution.device)
         matched = self._start(facts, labels, generator)
         images, network = matched.images, self._network(facts, 0).to(execution.device)
-        match, train = _matching(network, matched), _training(network, images, labels, config)
+        loss, match, train = (
+            record_loss(network),
+            _matching(network, matched),
+            _training(network, images, labels, config),
+        )
         distance = torch.zeros((), device=execution.device)
 
         def look() -> Glimpse:
@@ -226,7 +230,7 @@ class GradientMatching(SetMethod[Config]):
                 for batch in _batches(len(labels), config, generator):
                     train(sent(batch, labels.device))
             parameters = {name: value.detach() for name, value in network.named_parameters()}
-            for answer in curator.gradient(question, _loss_of(network), parameters, draws=config.batches_per_step):
+            for answer in curator.gradient(question, loss, parameters, draws=config.batches_per_step):
                 distance = match(torch.cat([total.flatten() for total in answer.values()]) / expected_batch)
                 stages.part(look)
         return self._made(matched)
@@ -267,15 +271,6 @@ class Psg(GradientMatching[PsgConfig]):
 
     def _made(self, matched: Matched) -> Synthesis:
         return Synthesis(matched.images.cpu(), matched.labels.cpu(), keep_floats=self.config.keep_floats)
-
-
-def _loss_of(network: nn.Module):
-    """Cross-entropy of one record, as a function of the network's parameters."""
-
-    def loss(parameters: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
-        return F.cross_entropy(functional_call(network, parameters, (image[None],)), label[None])
-
-    return loss
 
 
 def _matching(network: nn.Module, matched: Matched) -> Step:

@@ -102,7 +102,7 @@ class _NormReluPool(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *inputs: Any) -> tuple[Tensor, int]:
-        pooled = _NormReluPool.apply(*_folded(inputs[:3], in_dims, info.batch_size), *inputs[3:])
+        pooled = _NormReluPool.apply(*folded(inputs[:3], in_dims, info.batch_size), *inputs[3:])
         return pooled.unflatten(0, (info.batch_size, -1)), 0
 
 
@@ -124,11 +124,11 @@ class _Slopes(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *inputs: Any) -> tuple[Any, tuple[int, ...]]:
-        slopes = _Slopes.apply(*_folded(inputs[:4], in_dims, info.batch_size), *inputs[4:])
+        slopes = _Slopes.apply(*folded(inputs[:4], in_dims, info.batch_size), *inputs[4:])
         return tuple(part.unflatten(0, (info.batch_size, -1)) for part in slopes), (0, 0, 0)
 
 
-def _folded(tensors: tuple[Tensor, ...], in_dims: Any, size: int) -> list[Tensor]:
+def folded(tensors: tuple[Tensor, ...], in_dims: Any, size: int) -> list[Tensor]:
     """The dimension that vmap hides, made part of the first: ``[n, ...]`` each -> ``[size * n, ...]``."""
     dims = in_dims[: len(tensors)]
     shown = [

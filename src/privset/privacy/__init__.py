@@ -1,9 +1,10 @@
 """The trusted kernel: all that an auditor must read to believe a guarantee.
 
 budget -> what may be spent; questions -> what may be asked; accounting -> what that costs; ledger -> what was
-asked, on disk; kept -> answers that outlive a stopped run; standing -> where a run stands that keeps none; noise ->
-secret randomness; clipping -> what one record may contribute; wards -> networks that are private state; votes,
-pullback -> what may be told of them; curator -> the only holder of records.
+asked, on disk; kept -> answers that outlive a stopped run; standing -> where a run stands that keeps none; noise (by
+chacha on a graphics card) -> secret randomness; sampling -> who takes part; clipping, layered, gradients -> what one
+record may contribute; wards -> networks that are private state; votes, pullback -> what may be told of them; curator ->
+the only holder of records.
 """
 
 from privset.privacy.accounting import GaussianEvent, Spending, calibrate, spend

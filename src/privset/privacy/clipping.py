@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable
 
 import torch
@@ -16,15 +15,20 @@ Loss = Callable[[Parameters, Tensor, Tensor], Tensor]
 """(parameters, image [c, h, w], label []) -> scalar: a pure function of one record, with no memory of others."""
 
 
-@dataclasses.dataclass
 class Tally:
-    """What only the data holder may see: it depends on the records and is never released.
+    """What only the data holder may see: it depends on the records and is never released."""
 
-    Attributes:
-        not_finite: How many contributions were not finite and counted as zero.
-    """
+    def __init__(self) -> None:
+        self._not_finite: Tensor | int = 0
 
-    not_finite: int = 0
+    @property
+    def not_finite(self) -> int:
+        """How many contributions were not finite and counted as zero."""
+        return int(self._not_finite)
+
+    def add(self, not_finite: Tensor) -> None:
+        """Count so many more; a graphics card is not waited for."""
+        self._not_finite = self._not_finite + not_finite
 
 
 def clip_factors(squared_norms: Tensor, bound: float) -> Tensor:
@@ -60,7 +64,7 @@ def clipped_sum(vectors: Tensor, bound: float) -> tuple[Tensor, Tensor]:
     thousands of rows round by more than one of them may count.
     """
     clipped, bad = _clip(vectors, bound)
-    return clipped.sum(0, dtype=torch.float64), bad
+    return clipped.sum(0, dtype=torch.float64), bad.sum()
 
 
 def _clip(vectors: Tensor, bound: float) -> tuple[Tensor, Tensor]:
@@ -68,7 +72,7 @@ def _clip(vectors: Tensor, bound: float) -> tuple[Tensor, Tensor]:
     factors = clip_factors(vectors.square().sum(1), bound)
     bad = factors == 0
     # 0 * NaN is NaN, so a bad row is replaced, not multiplied away.
-    return torch.where(bad[:, None], 0.0, vectors * factors[:, None]), bad.sum()
+    return torch.where(bad[:, None], 0.0, vectors * factors[:, None]), bad
 
 
 def clipped_sums(vectors: Tensor, rooms: Tensor, count: int, bound: float) -> tuple[Tensor, Tensor]:
@@ -80,7 +84,74 @@ def clipped_sums(vectors: Tensor, rooms: Tensor, count: int, bound: float) -> tu
     clipped, bad = _clip(vectors, bound)
     # A product, since thousands of additions to the same few rows would wait for each other on a graphics card.
     belongs = torch.nn.functional.one_hot(rooms, count).to(torch.float64)
-    return belongs.T @ clipped.to(torch.float64), bad
+    return belongs.T @ clipped.to(torch.float64), bad.sum()
+
+
+class Totals:
+    """Sums of gradients for each of several samples, in float64, by name of the parameter.
+
+    Args:
+        parameters: What gradients are taken by.
+        samples: How many sums.
+    """
+
+    def __init__(self, parameters: Parameters, samples: int) -> None:
+        device = next(iter(parameters.values())).device
+        self._shapes = {name: value.shape for name, value in parameters.items()}
+        self.flat = torch.zeros(
+            samples, sum(map(torch.Size.numel, self._shapes.values())), dtype=torch.float64, device=device
+        )
+        """``[samples, d]``, all parameters laid end to end."""
+        parts = self.flat.split([shape.numel() for shape in self._shapes.values()], dim=1)
+        self._parts = dict(zip(self._shapes, parts, strict=True))
+
+    def of(self, name: str) -> Tensor:
+        """The part ``[samples, numbers]`` of one parameter; what is added to it is added to the totals."""
+        return self._parts[name]
+
+    def each(self, flat: Tensor | None = None) -> list[Parameters]:
+        """The totals of each sample, or numbers ``[n, d]`` laid out like them, in the shapes of the parameters."""
+        sizes = [shape.numel() for shape in self._shapes.values()]
+        return [
+            {name: part.view(shape) for (name, shape), part in zip(self._shapes.items(), row.split(sizes), strict=True)}
+            for row in (self.flat if flat is None else flat)
+        ]
+
+
+def vmapped_sums(
+    loss: Loss,
+    parameters: Parameters,
+    images: Tensor,
+    labels: Tensor,
+    members: Tensor,
+    clip_norm: float,
+    totals: Totals,
+) -> Tensor:
+    """Add to ``totals`` the clipped gradients of the records of each of k samples, for any loss.
+
+    Guarantee: that of `privset.privacy.gradients.clipped_gradient_sums`. The loss is evaluated under
+    `torch.func.vmap`, which keeps the records apart.
+
+    Args:
+        loss: Of one record, and pure.
+        parameters: Where gradients are taken.
+        images: ``[n, ...]``, as the loss sees them.
+        labels: ``[n]``.
+        members: ``[k, n]``, which record is in which sample.
+        clip_norm: The bound, over all parameters together.
+        totals: Where they are added.
+
+    Returns:
+        Which records ``[n]`` have a gradient that is not finite, or too long for its length to be, and were left out.
+    """
+    gradients = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, images, labels)
+    clipped, bad = _clip(torch.cat([g.flatten(1) for g in gradients.values()], dim=1), clip_norm)
+    for total, member in zip(totals.flat, members, strict=True):
+        if clipped.is_cuda:
+            total += member.to(torch.float64) @ clipped.to(torch.float64)
+        elif member.any():  # a chunk has records of few samples
+            total += (clipped if member.all() else clipped[member]).sum(0, dtype=torch.float64)
+    return bad
 
 
 def clipped_gradient_sum(
@@ -100,14 +171,9 @@ def clipped_gradient_sum(
         chunks: The batch in pieces; their size changes memory and speed alone.
         clip_norm: The bound.
     """
-    per_record = vmap(grad(loss), in_dims=(None, 0, 0))
-    first = next(iter(parameters.values()))
-    total = torch.zeros(sum(value.numel() for value in parameters.values()), dtype=torch.float64, device=first.device)
-    not_finite = torch.zeros((), dtype=torch.int64, device=first.device)
+    totals = Totals(parameters, 1)
+    not_finite = torch.zeros((), dtype=torch.int64, device=totals.flat.device)
     for images, labels in chunks:
-        gradients = per_record(parameters, images, labels)
-        added, bad = clipped_sum(torch.cat([g.flatten(1) for g in gradients.values()], dim=1), clip_norm)
-        total += added
-        not_finite += bad
-    pieces = total.split([value.numel() for value in parameters.values()])
-    return {name: piece.view_as(parameters[name]) for name, piece in zip(parameters, pieces, strict=True)}, not_finite
+        everyone = torch.ones(1, len(labels), dtype=torch.bool, device=labels.device)
+        not_finite += vmapped_sums(loss, parameters, images, labels, everyone, clip_norm, totals).sum()
+    return totals.each()[0], not_finite

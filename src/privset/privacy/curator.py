@@ -8,7 +8,8 @@ each answer guarantees: docs/proofs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -18,26 +19,24 @@ from privset.data.records import Records
 from privset.errors import ConfigError
 from privset.facts import PublicFacts, normalise
 from privset.privacy.accounting import GaussianEvent
-from privset.privacy.clipping import (
-    Loss,
-    Parameters,
-    Tally,
-    check_vectors,
-    clipped_gradient_sum,
-    clipped_sums,
-)
+from privset.privacy.clipping import Loss, Parameters, Tally, check_vectors, clipped_sums
+from privset.privacy.gradients import RepeatedSums, clipped_gradient_sums, steady_chunk
 from privset.privacy.kept import KeptAnswers
+from privset.privacy.layered import LayeredLoss
 from privset.privacy.ledger import Ledger
 from privset.privacy.noise import NoiseSource
 from privset.privacy.pullback import BatchLoss, Recorder, pulling, pulling_by_wards
 from privset.privacy.questions import GradientQuestion, PullbackQuestion, Question, TotalQuestion, VotesQuestion
-from privset.privacy.sampling import poisson_sample
+from privset.privacy.sampling import joined, poisson_sample, samples_beside
 from privset.privacy.standing import Checkpoint, Standing
 from privset.privacy.votes import answering
 from privset.privacy.wards import Begin, Guardian, Learn, Public, Say, Wards, keeping
 
 Statistic = Callable[[Tensor, Tensor], Tensor]
 """(image [c, h, w], label []) -> vector [d]: like a loss, a pure function of one record."""
+
+RECORDS = True
+"""Whether a graphics card plays back the steps of a question that is asked again and again."""
 
 Transform = Callable[[Tensor], Tensor]
 """image [c, h, w] -> what a loss is to see in its place: a pure function of one record, and a public one."""
@@ -139,9 +138,9 @@ class Curator:
 
         Args:
             question: Rate, clipping and noise.
-            loss: Of one record, a public function.
+            loss: Of one record, a public function. A `privset.privacy.layered.LayeredLoss` is the fastest.
             parameters: Where the gradient is taken; public.
-            draws: How many answers.
+            draws: How many answers; together they take one pass over the records of all samples.
             transform: What the loss is given in place of an image, a public function that stays what it is. Evaluated
                 under `torch.func.vmap`, once for each record: the curator remembers the values of the last one.
         """
@@ -149,8 +148,10 @@ class Curator:
             raise ConfigError("gradients are asked for in float32 or float64; in less, clipping would not hold")
         if self._keeps:
             raise ConfigError("answers to gradient questions are not kept; a method that measures asks for totals only")
+        if isinstance(loss, LayeredLoss):
+            loss.check(parameters)
         self._pay(question, draws)
-        return [self._answer_gradient(question, loss, parameters, transform) for _ in range(draws)]
+        return self._answer_gradient(question, loss, parameters, draws, transform)
 
     def total(self, question: TotalQuestion, statistic: Statistic, *, block: int | None = None) -> Tensor:
         """Noisy sums ``[classes, d]``, or ``[1, d]`` if not by class, of a statistic over all records.
@@ -293,6 +294,17 @@ def _chunk_for(parameters: Parameters, device: str) -> int:
     return max(1, 2**28 // numbers) if device.startswith("cuda") else min(max(2**22 // numbers, 16), 256)
 
 
+def _parts(count: int, chunk: int) -> Iterator[tuple[int, int]]:
+    """Starts and ends of parts of about the same size, none larger than ``chunk``.
+
+    >>> list(_parts(7, 3))
+    [(0, 3), (3, 5), (5, 7)]
+    """
+    parts = -(-count // chunk)
+    borders = [-(-count * number // parts) for number in range(parts + 1)] if parts else []
+    return itertools.pairwise(borders)
+
+
 def _block_for(device: str) -> int:
     """Records to look at together: on a CPU more would leave its caches, on a GPU fewer would leave it idle."""
     if not device.startswith("cuda"):
@@ -311,7 +323,7 @@ def _answers(
     tally: Tally,
     kept: KeptAnswers | None,
 ) -> tuple[
-    Callable[[GradientQuestion, Loss, Parameters, Transform | None], Parameters],
+    Callable[[GradientQuestion, Loss, Parameters, int, Transform | None], list[Parameters]],
     Callable[[TotalQuestion, Statistic, int | None], Tensor],
     Callable[[Transform, torch.dtype], Tensor],
 ]:
@@ -331,27 +343,57 @@ def _answers(
             seen[transform, dtype] = values
         return seen[transform, dtype]
 
+    repeated: dict[tuple[object, ...], RepeatedSums] = {}
+    sampling = torch.cuda.Stream(images.device) if images.is_cuda else None
+
+    def drawn(rate: float, std: float, draws: int, numbers: int) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Who takes part in any draw ``[n]``, who in which ``[draws or 1, n]``, and noise ``[draws, numbers]``."""
+        if sampling is None:
+            chosen, noises = [], []
+            for _ in range(draws):  # one after the other, so that a seed gives the same however many are asked for
+                chosen.append(poisson_sample(noise, len(labels), rate))
+                noises.append(noise.normals(numbers, labels.device) if std else None)
+            taken, members = joined(chosen[:1] if rate >= 1 else chosen)
+            return taken, members, torch.stack(noises) if std else None
+        taken, members = samples_beside(sampling, noise, len(labels), rate, draws)
+        return taken, members, noise.normals(draws * numbers, labels.device).view(draws, numbers) if std else None
+
     def gradient(
-        question: GradientQuestion, loss: Loss, parameters: Parameters, transform: Transform | None
-    ) -> Parameters:
-        chosen = poisson_sample(noise, len(labels), question.sampling_rate).to(device)
-        dtype = next(iter(parameters.values())).dtype
+        question: GradientQuestion, loss: Loss, parameters: Parameters, draws: int, transform: Transform | None
+    ) -> list[Parameters]:
+        first, std = next(iter(parameters.values())), question.noise_multiplier * question.clip_norm
+        numbers = sum(value.numel() for value in parameters.values())
+        taken, members, noises = drawn(question.sampling_rate, std, draws, numbers)
 
-        def given(part: Tensor) -> Tensor:
-            return normalise(images[part], facts, dtype) if transform is None else transformed(transform, dtype)[part]
+        seen_before = None if transform is None else transformed(transform, first.dtype)
 
-        parts = chosen.split(chunk or _chunk_for(parameters, device))
-        chunks = ((given(part), labels[part]) for part in parts if len(part))
-        sums, bad = clipped_gradient_sum(loss, parameters, chunks, clip_norm=question.clip_norm)
-        tally.not_finite += int(bad)
-        std = question.noise_multiplier * question.clip_norm
-        return {name: noise.add_normal(value, std).to(dtype) for name, value in sums.items()}
+        def look(part: Tensor) -> tuple[Tensor, Tensor]:
+            given = normalise(images[part], facts, first.dtype) if seen_before is None else seen_before[part]
+            return given, labels[part]
+
+        most, samples = chunk or _chunk_for(parameters, device), len(members)
+        if RECORDS and images.is_cuda and isinstance(loss, LayeredLoss):
+            key = (question, loss, transform, samples, first.dtype)
+            if key not in repeated:
+                repeated.clear()
+                size = steady_chunk(len(labels), question.sampling_rate, samples, most)
+                repeated[key] = RepeatedSums(
+                    loss, parameters, look, samples=samples, clip_norm=question.clip_norm, chunk=size
+                )
+            totals, bad = repeated[key].sums(parameters, taken, members)
+        else:
+            parts = [(taken[start:end], members[:, start:end]) for start, end in _parts(len(taken), most)]
+            chunks = ((*look(part), own) for part, own in parts)
+            totals, bad = clipped_gradient_sums(loss, parameters, chunks, samples=samples, clip_norm=question.clip_norm)
+        tally.add(bad * (draws // len(members)))
+        sums = totals.flat.expand(draws, -1)  # with everyone in each draw, all have the same sum
+        return totals.each((sums.clone() if noises is None else sums + std * noises).to(first.dtype))
 
     def total(question: TotalQuestion, statistic: Statistic, block: int | None) -> Tensor:
         std = question.noise_multiplier * question.bound
         if kept is not None and (answer := kept.recall(question)) is not None:
             # Drawn and thrown away: noise from a seed must go on where it stood, and never serve two questions.
-            noise.add_normal(torch.zeros_like(answer), std)
+            noise.add_normal(torch.zeros_like(answer, device=device), std)
             return answer.to(device)
         block = block or _block_for(device)
         of_each, rooms = vmap(statistic), len(facts.classes) if question.by_class else 1
@@ -364,7 +406,7 @@ def _answers(
             room = part if question.by_class else torch.zeros_like(part)
             added, bad = clipped_sums(rows, room, rooms, question.bound)
             sums, not_finite = sums + added, not_finite + bad
-        tally.not_finite += int(not_finite)
+        tally.add(not_finite)
         answer = noise.add_normal(sums, std).to(torch.float32)
         return answer if kept is None else kept.keep(question, answer)
 

@@ -89,7 +89,7 @@ def pulling(
         if not len(chosen):  # what a loss makes of no records is no one's business
             gradient = torch.zeros_like(gradient)
         clean, bad = shortened_sum(gradient[None], question.clip_norm, each_image=question.each_image)
-        tally.not_finite += int(bad)
+        tally.add(bad)
         return noise.add_normal(clean, question.noise_multiplier * question.sensitivity).to(generated.dtype)
 
     return answer
@@ -118,7 +118,7 @@ def pulling_by_wards(
         for said in guardian.hear(wards, say, public, which):
             added, bad = shortened_sum(said, question.clip_norm, each_image=question.each_image)
             total, not_finite = total.to(added) + added, not_finite + bad
-        tally.not_finite += int(not_finite)
+        tally.add(not_finite)
         return noise.add_normal(total, question.noise_multiplier * question.sensitivity).to(torch.float32)
 
     return check, answer

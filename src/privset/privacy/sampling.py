@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -37,3 +39,50 @@ def fixed_sample(source: NoiseSource, size: int, count: int) -> Tensor:
         other = place + int(source.integers(size - place, 1)[0])
         places[[place, other]] = places[[other, place]]
     return torch.from_numpy(np.sort(places[:count]))
+
+
+def poisson_samples(source: NoiseSource, size: int, rate: float, draws: int, device: torch.device) -> list[Tensor]:
+    """As many samples as there are draws, on a graphics card, each as by `poisson_sample`.
+
+    The words are made on the device, and compared with the same threshold.
+    """
+    mask = source.chosen(draws * size, rate, device).view(draws, size)
+    draw, record = mask.nonzero().unbind(1)
+    return list(record.split(torch.bincount(draw, minlength=draws).tolist()))
+
+
+def joined(samples: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Samples of indices -> all that are in any ``[n]``, and which are in which ``[samples, n]``.
+
+    Those of the first sample come first, then what the second adds, and so on: a run of them has few samples.
+
+    >>> records, members = joined([torch.tensor([1, 4]), torch.tensor([0, 4])])
+    >>> records.tolist(), members.tolist()
+    ([1, 4, 0], [[True, True, False], [False, True, True]])
+    """
+    if len(samples) == 1:
+        return samples[0], torch.ones(1, len(samples[0]), dtype=torch.bool, device=samples[0].device)
+    record = torch.cat(list(samples))
+    draw = torch.cat([torch.full_like(sample, number) for number, sample in enumerate(samples)])
+    records, place = record.unique(return_inverse=True)
+    first = torch.full_like(records, len(samples)).scatter_reduce_(0, place, draw, "amin")
+    order = first.argsort(stable=True)
+    members = torch.zeros(len(samples), len(records), dtype=torch.bool, device=record.device)
+    members[draw, place] = True
+    return records[order], members[:, order]
+
+
+def samples_beside(
+    stream: torch.cuda.Stream, source: NoiseSource, size: int, rate: float, draws: int
+) -> tuple[Tensor, Tensor]:
+    """As many samples, `joined`, made on a graphics card beside its other work; at a rate of 1 a single one.
+
+    To learn how many take part, the processor waits for the drawing alone, and not for what the card has to do still.
+    """
+    with torch.cuda.stream(stream):
+        taken, members = joined(poisson_samples(source, size, rate, 1 if rate >= 1 else draws, stream.device))
+    around = torch.cuda.current_stream(stream.device)
+    around.wait_stream(stream)
+    for values in (taken, members):
+        values.record_stream(around)
+    return taken, members

@@ -57,7 +57,7 @@ def answering(
 
     def answer(question: VotesQuestion, wards: Wards, say: Say, public: Public) -> Tensor:
         clean, bad = tallied(question, guardian.hear(wards, say, public))
-        tally.not_finite += int(bad)
+        tally.add(bad)
         return noise.add_normal(clean, question.noise_multiplier * question.sensitivity).to(torch.float32)
 
     return check, answer

@@ -1,0 +1,136 @@
+"""The loss of one record by a network, in the form whose gradients the curator takes fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from privset.networks import MLP, VGG11, AlexNet, ConvNet, LeNet
+from privset.networks.fused import norm_relu_pool
+from privset.networks.geometry import Size
+from privset.networks.last_channels import norm_relu_pool_last
+from privset.privacy.clipping import Loss
+from privset.privacy.layered import LayeredLoss, Stage
+
+Named = tuple[str, nn.Module]
+"""A layer, and what the names of its parameters begin with."""
+
+
+def record_loss(network: nn.Module, prefix: str = "", *, fused: bool = True) -> Loss:
+    """Cross-entropy of one record, as a function of the network's parameters.
+
+    Layer by layer if the network is a sequence of layers (all classifiers here but ResNet18 are), else as a whole.
+
+    Args:
+        network: From images to logits; what its own parameters are plays no part.
+        prefix: What the names of the parameters have before those of the network.
+        fused: Whether what follows a convolution is one operation; by default it is.
+    """
+    if (layered := _layered(_layers(network, prefix), fused)) is not None:
+        return layered
+
+    def loss(parameters: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
+        own = {name.removeprefix(prefix): value for name, value in parameters.items()}
+        return F.cross_entropy(functional_call(network, own, (image[None],)), label[None])
+
+    return loss
+
+
+def _layers(network: nn.Module, prefix: str) -> list[Named]:
+    """What a network does one after the other; one that is no sequence is a layer by itself."""
+    if type(network) in (ConvNet, MLP, LeNet, AlexNet, VGG11, nn.Sequential):  # a subclass may do something else
+        return [layer for name, part in network.named_children() for layer in _layers(part, f"{prefix}{name}.")]
+    return [(prefix, network)]
+
+
+def _layered(layers: Sequence[Named], fused: bool) -> LayeredLoss | None:
+    """The layers in stages; None if one of them is not known to keep records apart, or learns in a way of its own."""
+    heads = [number for number, (_, layer) in enumerate(layers) if _is_linear(layer)]
+    if not heads or not all(_is_linear(layer) or type(layer) in _BETWEEN for _, layer in layers):
+        return None
+    if any(_scales(layer) for _, layer in layers[: heads[0]]):
+        return None
+    stages = [
+        _stage(*layers[start], layers[start + 1 : end], fused)
+        for start, end in zip(heads, [*heads[1:], len(layers)], strict=True)
+    ]
+    before = [layer for _, layer in layers[: heads[0]]]
+    return LayeredLoss(stages, before=_sequence(before, fused) if before else None)
+
+
+_BETWEEN = (nn.GroupNorm, nn.ReLU, nn.AvgPool2d, nn.MaxPool2d, nn.Flatten)
+
+
+def _is_linear(layer: nn.Module) -> bool:
+    """Whether this is a matrix product, or a convolution as a `Stage` has them."""
+    if isinstance(layer, nn.Conv2d):
+        plain = layer.groups == 1 and layer.dilation == (1, 1) and layer.padding_mode == "zeros"
+        return plain and isinstance(layer.padding, tuple)
+    return isinstance(layer, nn.Linear)
+
+
+def _scales(layer: nn.Module) -> tuple[str, ...]:
+    return tuple(name for name, _ in layer.named_parameters())
+
+
+def _stage(prefix: str, layer: nn.Module, after: Sequence[Named], fused: bool) -> Stage:
+    following = [part for _, part in after]
+    bias = None if layer.bias is None else f"{prefix}bias"
+    # The norm of each map takes away again whatever was added to all of it.
+    useless = bool(following) and isinstance(following[0], nn.GroupNorm) and _of_each_map(following[0])
+    places = {"stride": layer.stride, "padding": layer.padding} if isinstance(layer, nn.Conv2d) else {}
+    return Stage(
+        weight=f"{prefix}weight",
+        bias=None if useless else bias,
+        idle=(bias,) if useless and bias is not None else (),
+        then=_sequence(following, fused),
+        scales=tuple(f"{start}{name}" for start, part in after for name in _scales(part)),
+        **cast(dict[str, Size], places),
+    )
+
+
+def _of_each_map(norm: nn.GroupNorm) -> bool:
+    return norm.num_groups == norm.num_channels
+
+
+def _sequence(layers: Sequence[nn.Module], fused: bool) -> Callable[..., Tensor]:
+    """The layers, one after the other, of one record and of the parameters they have."""
+    steps = [_step(layer) for layer in layers]
+    match list(layers):
+        case [nn.GroupNorm() as norm, nn.ReLU(), nn.AvgPool2d() as pool, *_] if fused and _of_each_map(norm):
+            steps = [_fused(norm, cast(Size, pool.kernel_size)), *steps[3:]]
+        case [nn.GroupNorm() as norm, nn.ReLU(), *_] if fused and _of_each_map(norm):
+            steps = [_fused(norm, (1, 1)), *steps[2:]]
+
+    def through(values: Tensor, *scales: Tensor) -> Tensor:
+        for step, count in steps:
+            values = step(values, *scales[:count])
+            scales = scales[count:]
+        return values
+
+    return through
+
+
+_Step = tuple[Callable[..., Tensor], int]
+"""A function of one record and of a few parameters, and how many these are."""
+
+
+def _step(layer: nn.Module) -> _Step:
+    names = _scales(layer)
+
+    def step(values: Tensor, *scales: Tensor) -> Tensor:
+        return functional_call(layer, dict(zip(names, scales, strict=True)), (values[None],))[0]
+
+    return step, len(names)
+
+
+def _fused(norm: nn.GroupNorm, pool: Size) -> _Step:
+    def step(values: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        together = norm_relu_pool if values.is_cuda else norm_relu_pool_last
+        return together(values[None], scale, shift, pool=pool, eps=norm.eps)[0]
+
+    return step, 2

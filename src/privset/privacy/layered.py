@@ -1,0 +1,287 @@
+"""Gradients of each record of a network in layers, without vmap: what one record adds is known layer by layer.
+
+The gradient that a record gives the weight of a linear layer is the product of two things a batch has anyway: what came
+in, and the slope of the loss by what went out. One pass forwards and one back over the whole batch give both. That
+costs little more than the gradient of the sum, where `vmap(grad(...))` has every record convolve with weights of its
+own.
+
+Why this is as safe as vmap, whatever the network:
+
+- **Records stay apart.** A layer with weights is a convolution or a matrix product, both of which are written here and
+  treat each record of a batch by itself. All that lies between is evaluated under vmap.
+- **What is added is what was measured.** The gradients of a convolution are held, their lengths are taken of the
+  numbers that are held, and these numbers are added up. Those of a matrix product have rank one, whose length is
+  exactly the product of two lengths, and are added up in float64. So a layer that computes coarsely (on a graphics
+  card convolutions round to ten bits) or wrongly would give a worse gradient, and never a longer one.
+
+`tests/privacy/test_layered.py` compares every kind of layer with vmap in float64.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
+from torch import Tensor
+from torch.func import vmap
+
+from privset.errors import ConfigError
+from privset.privacy import clipping_kernels
+from privset.privacy.clipping import Totals, clip_factors
+
+RUN = 16
+"""Gradients that are added up in their own type before float64 takes over: one more rounds by a millionth of it."""
+
+Pair = tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A layer with weights, and what follows it up to the next one.
+
+    Attributes:
+        weight: Name of its weight: ``[out, in]`` of a matrix product, ``[out, in, kh, kw]`` of a convolution.
+        bias: Name of its bias, None if it has none or one that changes nothing.
+        stride: Of a convolution.
+        padding: Of a convolution, with zeros.
+        then: From what the layer gives for one record, and the tensors named in ``scales``, to the next layer.
+        scales: Names of what ``then`` learns: a few numbers, which every record is given a copy of.
+        idle: Names of what changes nothing, such as a bias that a norm takes away again; its gradient is zero.
+    """
+
+    weight: str
+    bias: str | None = None
+    stride: Pair = (1, 1)
+    padding: Pair = (0, 0)
+    then: Callable[..., Tensor] = lambda values: values
+    scales: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+
+    def map(self, weights: Mapping[str, Tensor], given: Tensor) -> Tensor:
+        """What the layer makes of a batch ``[n, in]`` or ``[n, in, h, w]``; no two records meet."""
+        weight, bias = weights[self.weight], None if self.bias is None else weights[self.bias]
+        if weight.ndim == 2:
+            return F.linear(given, weight, bias)
+        if not given.is_cuda:  # a processor is faster if the channels of a pixel lie side by side
+            given, weight = _channels_last(given), _channels_last(weight)
+        return F.conv2d(given, weight, bias, self.stride, self.padding)
+
+
+class LayeredLoss:
+    """The cross-entropy of a network in layers, for one record: a `privset.privacy.clipping.Loss`.
+
+    The curator knows it by its type and takes gradients layer by layer; under vmap it gives the same.
+
+    Args:
+        stages: The layers with weights, in order; the last gives logits.
+        before: What becomes of an image first; None leaves it.
+    """
+
+    def __init__(self, stages: Sequence[Stage], *, before: Callable[[Tensor], Tensor] | None = None) -> None:
+        self.stages, self.before = tuple(stages), before
+        names = [name for stage in stages for name in _names(stage)]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"a weight belongs to one layer only; these name one twice: {', '.join(names)}")
+
+    def __call__(self, parameters: Mapping[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
+        """Parameters, image ``[c, h, w]``, label ``[]`` -> ``[]``."""
+        values = image if self.before is None else self.before(image)
+        for stage in self.stages:
+            mapped = stage.map(parameters, values[None])[0]
+            values = stage.then(mapped, *(parameters[name] for name in stage.scales))
+        return F.cross_entropy(values[None], label[None])
+
+    def check(self, parameters: Mapping[str, Tensor]) -> None:
+        """Refuse parameters that this loss has no gradient for, or that it lacks."""
+        known = {name for stage in self.stages for name in _names(stage)}
+        if known != set(parameters):
+            raise ConfigError(
+                f"this loss has the weights {', '.join(sorted(known))}; gradients were asked for at "
+                f"{', '.join(sorted(parameters))}"
+            )
+
+
+def _names(stage: Stage) -> tuple[str, ...]:
+    return (stage.weight, *(() if stage.bias is None else (stage.bias,)), *stage.scales, *stage.idle)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Held:
+    """The gradients of all records by one tensor, as they are: ``rows [n, a, b]``.
+
+    If ``last`` is (kh, kw, c), a line has the channels of a convolution's weight last, and not first.
+    """
+
+    rows: Tensor
+    last: tuple[int, int, int] | None = None
+
+    def squares(self) -> Tensor:
+        """Squared lengths ``[n]``, float64: of each line in its own type, of lines in float64."""
+        return torch.linalg.vector_norm(self.rows, dim=2).to(torch.float64).square().sum(1)
+
+    def add(self, weights: Tensor, totals: Tensor) -> None:
+        """Add to ``totals [k, a b]``, float64, the sums with ``weights [k, n]``; a weight of 0 leaves a row out."""
+        rows = self.rows.flatten(1)
+        if clipping_kernels.fits(rows):
+            clipping_kernels.add(rows, weights, totals)
+            return
+        taken = (weights != 0).any(0)
+        if rows.is_cuda or not bool(taken.all()):  # 0 * NaN is NaN
+            rows = torch.where(taken[:, None], rows, 0.0)
+        weights = weights.to(rows.dtype)
+        for some, shares in zip(rows.split(RUN), weights.split(RUN, dim=1), strict=True):
+            if rows.is_cuda:
+                totals += shares.to(torch.float64) @ some.to(torch.float64)
+                continue
+            for total, share in zip(totals, shares, strict=True):
+                if share.any():  # a chunk has records of few samples
+                    added = share @ some
+                    if self.last is not None:
+                        added = added.view(-1, *self.last).permute(0, 3, 1, 2)
+                        total = total.view(added.shape)
+                    total += added
+
+
+@dataclasses.dataclass(frozen=True)
+class _Products:
+    """Gradients of rank one: of record i the product of ``slopes[i]`` and ``given[i]``, which is never written out."""
+
+    slopes: Tensor
+    given: Tensor
+
+    def squares(self) -> Tensor:
+        """Squared lengths ``[n]``, float64."""
+        lengths = [torch.linalg.vector_norm(values, dim=1).to(torch.float64) for values in (self.slopes, self.given)]
+        return (lengths[0] * lengths[1]).square()
+
+    def add(self, weights: Tensor, totals: Tensor) -> None:
+        """As that of `_Held`."""
+        taken = (weights != 0).any(0)[:, None]
+        slopes, given = (torch.where(taken, values, 0.0).to(torch.float64) for values in (self.slopes, self.given))
+        for total, shares in zip(totals, weights, strict=True):
+            if weights.is_cuda or shares.any():
+                total += ((slopes * shares[:, None]).T @ given).flatten()
+
+
+def layered_sums(
+    loss: LayeredLoss,
+    parameters: Mapping[str, Tensor],
+    images: Tensor,
+    labels: Tensor,
+    members: Tensor,
+    clip_norm: float,
+    totals: Totals,
+) -> Tensor:
+    """Add to ``totals`` the clipped gradients of the records of each of k samples.
+
+    Guarantee: that of `privset.privacy.gradients.clipped_gradient_sums`, of which this is the fast path.
+
+    Args:
+        loss: In layers.
+        parameters: Where gradients are taken.
+        images: ``[n, ...]``, as the loss sees them.
+        labels: ``[n]``.
+        members: ``[k, n]``, which record is in which sample.
+        clip_norm: The bound, over all parameters together.
+        totals: Where they are added.
+
+    Returns:
+        Which records ``[n]`` have a gradient that is not finite, and were left out.
+    """
+    found = record_gradients(loss, parameters, images, labels)
+    factors = clip_factors(sum(part.squares() for part in found.values()), clip_norm)  # type: ignore[arg-type]
+    weights = members * factors
+    for name, part in found.items():
+        part.add(weights, totals.of(name))
+    return factors == 0
+
+
+def record_gradients(
+    loss: LayeredLoss, parameters: Mapping[str, Tensor], images: Tensor, labels: Tensor
+) -> dict[str, _Held | _Products]:
+    """Images ``[n, ...]``, labels ``[n]`` -> by each parameter, but idle ones, the gradients of all records."""
+    weights = {name: value.detach() for name, value in parameters.items()}
+    copies = {
+        name: weights[name].expand(len(images), *weights[name].shape).requires_grad_()
+        for stage in loss.stages
+        for name in stage.scales
+    }
+    given, mapped = [], []
+    with _coarse(images.device), torch.enable_grad():
+        values = images if loss.before is None else vmap(loss.before)(images)
+        for stage in loss.stages:
+            given.append(values.detach())
+            values = stage.map(weights, values)
+            if not mapped:
+                values = values.detach().requires_grad_()  # the images want no slope, and what follows them does
+            mapped.append(values)
+            values = vmap(stage.then)(values, *(copies[name] for name in stage.scales))
+        # Their sum, whose slope by what belongs to one record is that of its own loss.
+        total = F.cross_entropy(values, labels, reduction="sum")
+        slopes = torch.autograd.grad(total, [*mapped, *copies.values()])
+        found: dict[str, _Held | _Products] = {
+            name: _Held(_lines(slope)) for name, slope in zip(copies, slopes[len(mapped) :], strict=True)
+        }
+        for stage, values, slope in zip(loss.stages, given, slopes[: len(mapped)], strict=True):
+            found |= _of_stage(stage, weights[stage.weight], values, slope)
+    return found
+
+
+@contextlib.contextmanager
+def _coarse(device: torch.device) -> Iterator[None]:
+    """Have a graphics card multiply as it convolves, from ten bits: what comes of it here is measured afterwards."""
+    before = torch.get_float32_matmul_precision()
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _of_stage(stage: Stage, weight: Tensor, given: Tensor, slope: Tensor) -> dict[str, _Held | _Products]:
+    by_bias = {}
+    if stage.bias is not None:
+        by_bias[stage.bias] = _Held(_lines(slope.flatten(2).sum(2) if slope.ndim > 2 else slope))
+    if weight.ndim == 2:
+        return {stage.weight: _Products(slope, given), **by_bias}
+    kernel = (weight.shape[2], weight.shape[3])
+    lines = slope.flatten(2) if slope.is_cuda else slope.permute(0, 2, 3, 1).flatten(1, 2).transpose(1, 2)
+    if given.is_cuda or given.shape[1] < 8:  # so few channels side by side are not worth it
+        rows = torch.bmm(lines, _patches(given, kernel, stage).transpose(1, 2))
+        return {stage.weight: _Held(rows), **by_bias}
+    rows = torch.bmm(lines, _patches_last(given, kernel, stage))
+    return {stage.weight: _Held(rows, (*kernel, given.shape[1])), **by_bias}
+
+
+def _channels_last(values: Tensor) -> Tensor:
+    """The same ``[n, c, h, w]`` with all channels of a pixel side by side in memory."""
+    values = values.contiguous(memory_format=torch.channels_last)
+    _, channels, height, width = values.shape
+    # With one channel both orders are the same, and torch has to be told which is meant.
+    strides = (channels * height * width, 1, channels * width, channels)
+    return values.as_strided(values.shape, strides) if channels == 1 else values
+
+
+def _lines(rows: Tensor) -> Tensor:
+    """``[n, ...]`` -> ``[n, 1, d]``."""
+    return rows.flatten(1)[:, None]
+
+
+def _patches(given: Tensor, kernel: Pair, stage: Stage) -> Tensor:
+    """Maps ``[n, c, h, w]`` -> the patches ``[n, c kh kw, places]`` that a convolution takes its products with."""
+    (high, wide), (down, right) = stage.padding, stage.stride
+    padded = F.pad(given, (wide, wide, high, high))
+    views = padded.unfold(2, kernel[0], down).unfold(3, kernel[1], right)
+    return views.permute(0, 1, 4, 5, 2, 3).reshape(len(given), given.shape[1] * kernel[0] * kernel[1], -1)
+
+
+def _patches_last(given: Tensor, kernel: Pair, stage: Stage) -> Tensor:
+    """The same with channels last: ``[n, places, kh kw c]``."""
+    (high, wide), (down, right) = stage.padding, stage.stride
+    padded = F.pad(given.permute(0, 2, 3, 1), (0, 0, wide, wide, high, high))
+    views = padded.unfold(1, kernel[0], down).unfold(2, kernel[1], right)
+    return views.permute(0, 1, 2, 4, 5, 3).flatten(3).flatten(1, 2)

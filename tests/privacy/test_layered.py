@@ -1,0 +1,275 @@
+"""Gradients layer by layer against vmap, in float64, for every network, and the guarantee by itself."""
+
+import math
+import os
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.func import functional_call
+
+from privset.errors import ConfigError
+from privset.methods.record_loss import record_loss
+from privset.networks import MLP, AlexNet, ConvNet, LeNet, kernels
+from privset.privacy import clipping_kernels
+from privset.privacy.gradients import clipped_gradient_sums
+from privset.privacy.layered import RUN, LayeredLoss, Stage, _Held, _Products, record_gradients
+
+INTERPRETED = clipping_kernels.AVAILABLE and os.environ.get("TRITON_INTERPRET") == "1"
+RUNS = INTERPRETED or (clipping_kernels.AVAILABLE and torch.cuda.is_available())
+CARD = "cuda" if torch.cuda.is_available() else "cpu"
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no card"))]
+
+
+def plain(network):
+    """The same loss, in a form that is taken under vmap."""
+
+    def loss(parameters, image, label):
+        return F.cross_entropy(functional_call(network, parameters, (image[None],)), label[None])
+
+    return loss
+
+
+def moved(network, seed=3):
+    """With weights that are not as they begin: a norm's scales are 1 and its shifts 0 then."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight += 0.2 * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
+    return network
+
+
+def batch(shape, count, classes=3, seed=1, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randn(count, *shape, generator=generator, dtype=torch.float64).to(dtype)
+    return images, torch.randint(0, classes, (count,), generator=generator)
+
+
+def sums(loss, network, images, labels, members=None, clip_norm=0.1, chunk=5):
+    parameters = {name: value.detach() for name, value in network.named_parameters()}
+    members = torch.ones(1, len(images), dtype=torch.bool) if members is None else members
+    members = members.to(images.device)
+    chunks = zip(images.split(chunk), labels.split(chunk), members.split(chunk, dim=1), strict=True)
+    totals, bad = clipped_gradient_sums(loss, parameters, chunks, samples=len(members), clip_norm=clip_norm)
+    return totals.flat, int(bad)
+
+
+NETWORKS = [
+    (ConvNet((1, 8, 8), 3, width=4, depth=1), (1, 8, 8)),
+    (ConvNet((3, 8, 12), 3, width=3, depth=2), (3, 8, 12)),
+    (ConvNet((1, 28, 20), 3, width=4, depth=3), (1, 28, 20)),
+    (ConvNet((1, 9, 11), 3, width=2, depth=4), (1, 9, 11)),
+    (MLP((1, 8, 8), 3, width=6), (1, 8, 8)),
+    (LeNet((1, 12, 12), 3), (1, 12, 12)),
+    (AlexNet((3, 8, 8), 3), (3, 8, 8)),
+    (nn.Sequential(nn.Flatten(), nn.Linear(64, 3, bias=False)), (1, 8, 8)),
+    (
+        nn.Sequential(
+            nn.Conv2d(1, 6, (3, 5), stride=(2, 1), padding=(1, 2)),
+            nn.GroupNorm(2, 6),
+            nn.ReLU(),
+            nn.Conv2d(6, 4, 1, bias=False),
+            nn.GroupNorm(4, 4, affine=False),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(4 * 2 * 4, 3),
+        ),
+        (1, 8, 8),
+    ),
+]
+
+
+@pytest.mark.parametrize("number", range(len(NETWORKS)))
+@pytest.mark.parametrize(("count", "fused"), [(1, False), (7, False), (5, True)])
+def test_gradients_of_each_record_and_clipped_sums_are_those_of_vmap(number, count, fused):
+    network, shape = NETWORKS[number]
+    network = moved(network.double())
+    images, labels = batch(shape, count)
+    loss = record_loss(network, fused=fused)
+    assert isinstance(loss, LayeredLoss)
+
+    for clip_norm in (1e-3, 1.0, 1e6):
+        ours, _ = sums(loss, network, images, labels, clip_norm=clip_norm)
+        theirs, _ = sums(plain(network), network, images, labels, clip_norm=clip_norm)
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12 * clip_norm)
+    for index in range(count):  # one by one, so that no two errors cancel
+        one = slice(index, index + 1)
+        ours, _ = sums(loss, network, images[one], labels[one], clip_norm=1e6)
+        theirs, _ = sums(plain(network), network, images[one], labels[one], clip_norm=1e6)
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("number", range(len(NETWORKS)))
+def test_lengths_are_those_of_what_is_added(number):
+    network, shape = NETWORKS[number]
+    network = moved(network.double())
+    images, labels = batch(shape, 6)
+    parameters = {name: value.detach() for name, value in network.named_parameters()}
+    loss = record_loss(network)
+    assert isinstance(loss, LayeredLoss)
+
+    for part in record_gradients(loss, parameters, images, labels).values():
+        for index, square in enumerate(part.squares()):
+            weights = torch.zeros(1, 6, dtype=torch.float64)
+            weights[0, index] = 1
+            numbers = part.rows[0].numel() if isinstance(part, _Held) else part.slopes.shape[1] * part.given.shape[1]
+            total = torch.zeros(1, numbers, dtype=torch.float64)
+            part.add(weights, total)
+            assert float(total.square().sum()) == pytest.approx(float(square), rel=1e-10)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 50),
+    clip_norm=st.sampled_from([1e-3, 0.1, 10.0]),
+    scale=st.sampled_from([0.0, 1.0, 1e3]),
+    double=st.booleans(),
+)
+def test_one_record_moves_every_sum_it_is_in_by_at_most_the_clip_norm_and_no_other(seed, clip_norm, scale, double):
+    dtype, slack = (torch.float64, 1e-9) if double else (torch.float32, 1e-5)
+    network = moved(ConvNet((1, 8, 8), 3, width=4, depth=2).to(dtype), seed)
+    images, labels = batch((1, 8, 8), 7, seed=seed, dtype=dtype)
+    images *= scale
+    members = torch.rand(3, 7, generator=torch.Generator().manual_seed(seed)) < 0.5
+    loss = record_loss(network)
+    every, _ = sums(loss, network, images, labels, members, clip_norm)
+    for index in range(7):
+        keep = torch.arange(7) != index
+        fewer, _ = sums(loss, network, images[keep], labels[keep], members[:, keep], clip_norm)
+        lengths = (every - fewer).norm(dim=1)
+        assert bool((lengths <= clip_norm * (1 + slack)).all())
+        assert bool((lengths[~members[:, index]] <= clip_norm * slack).all())
+
+
+def test_the_bound_is_reached_so_noise_for_less_would_be_too_little():
+    network = moved(ConvNet((1, 8, 8), 3, width=4, depth=2))
+    images, labels = batch((1, 8, 8), 1, dtype=torch.float32)
+    alone, _ = sums(record_loss(network), network, images, labels, clip_norm=1e-3)
+    assert float(alone.norm()) == pytest.approx(1e-3, rel=1e-5)
+
+
+@pytest.mark.parametrize("network", [ConvNet((1, 8, 8), 3, width=4, depth=2), MLP((1, 8, 8), 3, width=5)])
+@pytest.mark.parametrize("broken", [math.nan, math.inf, 1e300])
+def test_a_record_with_a_broken_gradient_leaves_the_others_alone(network, broken):
+    network = moved(network.double())
+    images, labels = batch((1, 8, 8), 7)
+    images[2, 0, 0, 0] = broken
+    keep = torch.arange(7) != 2
+    members = torch.tensor([[True] * 7, [True] * 2 + [False] * 5])
+    expected, _ = sums(record_loss(network), network, images[keep], labels[keep], members[:, keep])
+    found, bad = sums(record_loss(network), network, images, labels, members)
+    assert bool(found.isfinite().all())
+    if math.isfinite(broken):  # a norm makes it short again, and a length may still be a number
+        assert bool(((found - expected).norm(dim=1) <= 0.1 * (1 + 1e-9)).all())
+    else:
+        assert bad == 1
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-14)
+
+
+def test_samples_share_the_gradients_of_their_records_and_an_empty_one_gives_zeros():
+    network = moved(ConvNet((1, 8, 8), 3, width=4, depth=2).double())
+    images, labels = batch((1, 8, 8), 9)
+    members = torch.tensor([[1, 1, 1, 0, 0, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1, 0, 0, 0], [0] * 9, [1] * 9]).bool()
+    for loss in (record_loss(network), plain(network)):
+        found, _ = sums(loss, network, images, labels, members, chunk=4)
+        for row, member in zip(found, members, strict=True):
+            alone, _ = sums(loss, network, images[member], labels[member])
+            torch.testing.assert_close(row[None], alone, rtol=1e-10, atol=1e-14)
+        assert not found[2].any()
+
+
+def test_thousands_of_contributions_do_not_round_past_the_bound():
+    rows = torch.full((6000, 1, 1), 0.1)
+    product = _Products(torch.full((6000, 1), 0.1), torch.ones(6000, 1))
+    for part in (_Held(rows), product):
+        totals = torch.zeros(1, 1, dtype=torch.float64)
+        part.add(torch.ones(1, 6000, dtype=torch.float64), totals)
+        assert float(totals) == pytest.approx(6000 * 0.1, rel=1e-6)
+        assert RUN <= 16
+
+
+def test_single_precision_stays_near_double():
+    network = moved(ConvNet((1, 28, 28), 10, width=16))
+    images, labels = batch((1, 28, 28), 40, classes=10, dtype=torch.float32)
+    single, _ = sums(record_loss(network), network, images, labels, chunk=16)
+    double = network.double()
+    exact, _ = sums(plain(double), double, images.double(), labels, chunk=16)
+    assert float((single - exact).norm() / exact.norm()) < 1e-4
+
+
+def test_other_parameters_than_the_loss_has_are_refused():
+    network = MLP((1, 8, 8), 3, width=5)
+    loss = record_loss(network)
+    assert isinstance(loss, LayeredLoss)
+    loss.check(dict(network.named_parameters()))
+    with pytest.raises(ConfigError, match="this loss has the weights features"):
+        loss.check({"weight": torch.zeros(3)})
+
+
+def test_a_weight_of_two_layers_is_refused():
+    with pytest.raises(ConfigError, match="belongs to one layer only"):
+        LayeredLoss([Stage(weight="weight"), Stage(weight="weight")])
+
+
+def test_layers_in_between_see_one_record_at_a_time():
+    shapes = []
+
+    def then(values, scale):
+        shapes.append((tuple(values.shape), tuple(scale.shape)))
+        return values * scale
+
+    loss = LayeredLoss([Stage(weight="weight", then=then, scales=("scale",))])
+    images, labels = batch((5,), 4)
+    weights = {"weight": torch.ones(3, 5, dtype=torch.float64), "scale": torch.ones(3, dtype=torch.float64)}
+    record_gradients(loss, weights, images, labels)
+    assert shapes == [((3,), (3,))]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_clipped_sums_of_the_networks_of_psg_stay_within_one_percent_of_double(device):
+    # On a graphics card convolutions and products of held gradients round to ten bits: worse gradients, not longer.
+    network = ConvNet((1, 28, 28), 10, width=32)
+    images, labels = batch((1, 28, 28), 48, classes=10, dtype=torch.float32)
+    exact, _ = sums(plain(network), network.double(), images.double(), labels, chunk=16)
+    network = network.float().to(device)
+    loss = record_loss(network)
+    found, bad = sums(loss, network, images.to(device), labels.to(device), chunk=24)
+    assert bad == 0
+    assert float((found.cpu() - exact).norm() / exact.norm()) < 1e-2
+    for index in range(3):
+        alone, _ = sums(loss, network, images[index, None].to(device), labels[index, None].to(device))
+        assert float(alone.norm()) == pytest.approx(0.1, rel=1e-5)
+
+
+@pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_kernel_adds_up_the_rows_that_have_a_weight(dtype, monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(21, 700, generator=generator, dtype=torch.float64).to(dtype)
+    weights = torch.rand(3, 21, generator=generator, dtype=torch.float64) * (
+        torch.rand(3, 21, generator=generator) < 0.5
+    )
+    weights[:, 4] = 0
+    rows[4] = math.nan
+    start = torch.randn(3, 1000, generator=generator, dtype=torch.float64)
+    expected = start.clone()
+    expected[:, 100:800] += weights @ rows.nan_to_num().double()
+    monkeypatch.setattr(clipping_kernels, "fits", lambda _: True)
+    found = start.to(CARD)
+    _Held(rows[:, None].to(CARD)).add(weights.to(CARD), found[:, 100:800])
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
+def test_the_way_of_a_graphics_card_gives_the_sums_of_vmap(monkeypatch):
+    network = moved(ConvNet((1, 8, 8), 3, width=4, depth=2).double()).to(CARD)
+    images, labels = (values.to(CARD) for values in batch((1, 8, 8), 5))
+    members = torch.tensor([[1, 0, 1, 1, 0], [1, 1, 0, 1, 0]]).bool()
+    expected, _ = sums(plain(network), network, images, labels, members)
+    for module in (kernels, clipping_kernels):
+        monkeypatch.setattr(module, "fits", lambda _: True)
+    found, _ = sums(record_loss(network, fused=True), network, images, labels, members)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13)
