@@ -29,7 +29,7 @@ class Generator:
     >>> blank = {name: torch.zeros(value.shape, dtype=value.dtype) for name, value in form.blank(facts).items()}
     >>> toy = Generator(TrainedGenerator(form, blank), facts)
     >>> toy
-    Generator(upsampling, 4,083 numbers)
+    Generator(upsampling, 3,950 numbers)
     >>> toy.draw(per_class=3, seed=0).images.shape
     torch.Size([6, 1, 8, 8])
 
