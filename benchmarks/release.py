@@ -31,6 +31,7 @@ def measure(
     data: str, *, epsilon: float, per_class: int, device: str, networks: int, places: list[str]
 ) -> dict[str, Any]:
     """Seconds of one release, and the accuracies of networks trained on it, in percent."""
+    code = commit()  # at the start: files may change while the code that was read runs on
     generate = ["generate", data, "--epsilon", f"{epsilon:g}", "--per-class", str(per_class), "--device", device]
     with tempfile.TemporaryDirectory() as folder:
         release = f"{folder}/release"
@@ -57,7 +58,7 @@ def measure(
         "device": found["device"],
         "cores": len(os.sched_getaffinity(0)),
         "command": f"python {' '.join(sys.argv)}",
-        "commit": commit(),
+        "commit": code,
         "versions": versions(),
     }
 
