@@ -30,9 +30,9 @@ from torch.func import functional_call
 
 from privset.methods.record_loss import record_loss
 from privset.networks import ConvNet
-from privset.networks.recording import recorded
 from privset.privacy.clipping import clipped_gradient_sum
 from privset.privacy.gradients import RepeatedSums, clipped_gradient_sums
+from privset.recording import recorded
 from privset.release.software import versions
 from privset.studies.results import write
 from privset.studies.runner import commit

@@ -30,8 +30,8 @@ from privset.facts import PublicFacts
 from privset.methods import Psg, PsgConfig
 from privset.methods.psg import _batches, _matching, _training
 from privset.methods.record_loss import record_loss
-from privset.networks.recording import sent
 from privset.privacy import Curator, GradientQuestion, Ledger, PrivacyBudget, system_noise
+from privset.recording import sent
 from privset.release.software import versions
 from privset.studies.results import write
 from privset.studies.runner import commit

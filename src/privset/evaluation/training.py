@@ -23,8 +23,8 @@ from privset.evaluation.recipes import Recipe
 from privset.facts import PublicFacts
 from privset.networks import build
 from privset.networks.fused import fused
-from privset.networks.recording import recorded
 from privset.observer import Observer
+from privset.recording import recorded
 
 CHECK_EVERY = 50
 """Epochs between looks at the loss: each look makes a graphics card wait for the host."""

@@ -28,10 +28,10 @@ from privset.methods.method import (
     require_at_least_one,
     require_noise,
 )
-from privset.networks.recording import recorded, sent
 from privset.observer import Glimpse, Observer
 from privset.privacy import RELATION, Curator, GaussianEvent, GradientQuestion, PrivacyBudget, calibrate
 from privset.privacy.clipping import Loss, Parameters, clip_factors
+from privset.recording import recorded, sent
 
 _ORDERS = (*(1 + tenth / 10 for tenth in range(1, 100)), *map(float, range(12, 64)))
 """Renyi orders of the published accountant."""

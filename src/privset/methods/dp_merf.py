@@ -33,9 +33,9 @@ from privset.methods.method import (
 from privset.networks.features import waves_of
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 from privset.networks.generators import draw_codes
-from privset.networks.recording import recorded, sent
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion, calibrate
+from privset.recording import recorded, sent
 
 _SQUARED_BANDWIDTHS = {"mnist": 105 / 784, "fashion-mnist": 127 / 784}
 """As published, for each number of an image, pixels in [0, 1]: about the median squared distance of two of them."""

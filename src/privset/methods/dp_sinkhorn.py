@@ -29,11 +29,11 @@ from privset.methods.method import (
     require_noise,
 )
 from privset.methods.transport import Transport
-from privset.networks.recording import recorded, sent
 from privset.networks.transposed import TransposedGenerator, draw_uniform_codes
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, PullbackQuestion, calibrate
 from privset.privacy.clipping import clip_factors
+from privset.recording import recorded, sent
 
 _AT_ONCE = 1000
 """Images drawn from a trained generator at a time."""

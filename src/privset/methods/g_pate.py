@@ -17,9 +17,9 @@ from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.methods.method import Plan, require, require_at_least_one
 from privset.methods.teachers import Moves, TeacherConfig, TeacherMethod, claimed_by_rdp, discriminator_of, wishes
-from privset.networks.recording import sent
 from privset.privacy import Curator, VotesQuestion, Wards
 from privset.privacy.wards import Public, State
+from privset.recording import sent
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

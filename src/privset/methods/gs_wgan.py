@@ -28,10 +28,10 @@ from privset.methods.method import (
     require_noise,
 )
 from privset.networks.critics import Critic
-from privset.networks.recording import sent
 from privset.networks.residual import ResidualGenerator, draw_bits
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, PullbackQuestion, calibrate
+from privset.recording import sent
 
 _AT_ONCE = 1000
 """Images drawn from a trained generator at a time."""

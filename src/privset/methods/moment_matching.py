@@ -15,8 +15,8 @@ from privset.methods.measuring import Measured, Statistics
 from privset.methods.method import Execution
 from privset.networks.features import RandomFeatures, WaveLift
 from privset.networks.precision import tensor_cores
-from privset.networks.recording import sent
 from privset.networks.stacking import Stack
+from privset.recording import sent
 
 if TYPE_CHECKING:
     from privset.methods.moments import MomentsConfig

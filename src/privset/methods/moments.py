@@ -26,10 +26,10 @@ from privset.methods.moment_matching import Matching, feature_map, feature_maps,
 from privset.methods.refining import ridge_loss, trained_features
 from privset.networks.features import RandomFeatures, look, random_views
 from privset.networks.precision import tensor_cores
-from privset.networks.recording import recorded, sent
 from privset.networks.stacking import Stack
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion, calibrate
+from privset.recording import recorded, sent
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -38,9 +38,9 @@ from privset.methods.method import (
 )
 from privset.methods.record_loss import record_loss
 from privset.networks.fused import fused
-from privset.networks.recording import Step, recorded, sent
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, GradientQuestion, PrivacyBudget, calibrate
+from privset.recording import Step, recorded, sent
 
 _PAPER_LOOPS = {
     1: (1, 1),

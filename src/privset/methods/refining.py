@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from privset.networks.classifiers import ConvNet
 from privset.networks.features import look, views
 from privset.networks.fused import fuse
-from privset.networks.recording import Step, recorded, sent
 from privset.observer import Observer
+from privset.recording import Step, recorded, sent
 
 AGES = (0.02, 0.08, 0.3, 1.0)
 """Shares of its training after which a network is kept: hardly trained ones say what early training sees."""

@@ -24,10 +24,10 @@ from privset.facts import PublicFacts, pixel_range, scale
 from privset.methods.descent import Adam
 from privset.methods.method import Execution, Plan, SetConfig, SetMethod, Synthesis, require, require_at_least_one
 from privset.networks.adversaries import ConditionalDiscriminator, ConditionalGenerator, uniform_codes
-from privset.networks.recording import sent
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, VotesQuestion, Wards, calibrate, spend
 from privset.privacy.wards import Begin, Learn, Public, State
+from privset.recording import sent
 
 _SETTLING = 1000
 """Images that batch norm is settled on before the set is drawn, and drawn at a time."""

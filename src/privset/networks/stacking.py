@@ -1,6 +1,6 @@
 """Networks of one form whose weights are stacked, so that a choice among them is a number on the device.
 
-A recorded step (`privset.networks.recording`) plays back the same operations on the same memory: it can be given a
+A recorded step (`privset.recording`) plays back the same operations on the same memory: it can be given a
 number, and cannot be given another network.
 """
 

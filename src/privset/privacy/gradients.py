@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor
 
-from privset.networks.recording import recorded
 from privset.privacy.clipping import Loss, Parameters, Totals, vmapped_sums
 from privset.privacy.layered import LayeredLoss, layered_sums
+from privset.recording import recorded
 
 Look = Callable[[Tensor], tuple[Tensor, Tensor]]
 """Numbers ``[n]`` of records -> their images ``[n, ...]``, as a loss sees them, and their labels ``[n]``."""

@@ -27,7 +27,7 @@ BatchLoss = Callable[..., Tensor]
 The images are normalised records, weights add up to 1, and rows of weight 0 are blank."""
 
 Recorder = Callable[[Callable[..., Tensor], torch.device], Callable[..., Tensor]]
-"""Makes a step faster to repeat on a device, and changes nothing else: `privset.networks.recording.recorded`."""
+"""Makes a step faster to repeat on a device, and changes nothing else: `privset.recording.recorded`."""
 
 
 def shortened_sum(gradients: Tensor, clip_norm: float, *, each_image: bool) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from privset.networks.recording import WRITTEN_STEPS, recorded
+from privset.recording import WRITTEN_STEPS, recorded
 
 CARD = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics card")
 
