@@ -64,11 +64,11 @@ class Loop:
         )
         self._curator.prepay(self._question, 10**6)
         self._labels = torch.arange(10).repeat_interleave(config.per_class).to(device)
-        self._images = torch.randn(len(self._labels), *FACTS.shape, generator=generator).to(device)
-        self._network = Psg(config)._network(FACTS, 0).to(device)
+        method = Psg(config)
+        matched, self._network = method._start(FACTS, self._labels, generator), method._network(FACTS, 0).to(device)
         self._loss = record_loss(self._network)
-        self._match = _matching(self._network, self._images, self._labels, FACTS, config)
-        self._train = _training(self._network, self._images, self._labels, config)
+        self._match = _matching(self._network, matched)
+        self._train = _training(self._network, matched.images, self._labels, config)
         self._generator, self._answers = generator, []
 
     def gradients(self) -> int:

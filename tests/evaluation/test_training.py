@@ -7,11 +7,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from privset import recording
 from privset.data.records import Dataset
 from privset.evaluation.recipes import Recipe
 from privset.evaluation.training import DivergedError, TrainingSet, _mixed, group_size, train, training_bytes
 from privset.facts import normalise
-from privset.networks import build, recording
+from privset.networks import build
 from privset.observer import Observer
 
 RECIPE = Recipe(name="short", epochs=5, full_rate_epochs=3, augment=False, learning_rate=0.05, batch_size=8)

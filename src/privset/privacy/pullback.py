@@ -114,10 +114,10 @@ def pulling_by_wards(
     def answer(question: PullbackQuestion, wards: Wards, say: Say, public: Public) -> Tensor:
         asked = _asked(question, wards)
         which = None if asked == wards.count else fixed_sample(noise, wards.count, asked)
-        total, not_finite = torch.zeros((), dtype=torch.float64), 0
+        total, not_finite = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.int64)
         for said in guardian.hear(wards, say, public, which):
             added, bad = shortened_sum(said, question.clip_norm, each_image=question.each_image)
-            total, not_finite = total.to(added) + added, not_finite + bad
+            total, not_finite = total.to(added) + added, not_finite.to(bad) + bad
         tally.add(not_finite)
         return noise.add_normal(total, question.noise_multiplier * question.sensitivity).to(torch.float32)
 
