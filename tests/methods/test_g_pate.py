@@ -32,7 +32,8 @@ def test_a_step_asks_for_counts_and_if_told_for_the_lead_with_noise_in_multiples
 )
 def test_the_published_settings(epsilon, sigma, check, teachers, batch, code):
     config = GPate.preset("paper", per_class=10, epsilon=epsilon)
-    assert (config.sigma, config.sigma * config.check, config.teachers) == (sigma, check, teachers)
+    assert config.check is not None
+    assert (config.sigma, sigma * config.check, config.teachers) == (sigma, check, teachers)
     assert (config.batch_size, config.images, config.code, config.projections, config.bins) == (
         batch,
         batch,

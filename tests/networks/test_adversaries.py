@@ -53,9 +53,10 @@ def test_they_fit_images_of_all_forms(form):
     assert discriminator(discriminator.begin(0), pixels, labels).shape == (4,)
 
 
-def test_the_discriminator_is_two_convolutions_and_two_layers_with_batch_norm():
+@pytest.mark.parametrize("norm", [True, False])
+def test_the_discriminator_is_two_convolutions_and_two_layers_with_batch_norm_or_without(norm):
     facts = facts_of(1, 9, 8)
-    discriminator = ConditionalDiscriminator(facts, maps=3, width=5)
+    discriminator = ConditionalDiscriminator(facts, maps=3, width=5, norm=norm)
     random = torch.Generator().manual_seed(0)
     weights = {
         name: torch.randn(value.shape, generator=random, dtype=torch.float64)
@@ -73,6 +74,9 @@ def test_the_discriminator_is_two_convolutions_and_two_layers_with_batch_norm():
         return F.conv2d(marked(maps), kernel, weights[f"{name} bias"], stride=2, padding=2)
 
     def normed(values, name):
+        if not norm:
+            shape = (1, -1, 1, 1)[: values.ndim]
+            return values * weights[f"{name} scale"].view(shape) + weights[f"{name} bias"].view(shape)
         return F.batch_norm(values, None, None, weights[f"{name} scale"], weights[f"{name} bias"], training=True)
 
     maps = F.leaky_relu(convolved(pixels, "first"), 0.2)

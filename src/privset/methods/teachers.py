@@ -70,6 +70,8 @@ class TeacherConfig(SetConfig):
     """Hidden units of a teacher."""
     teacher_maps: int = 32
     """Maps of a teacher's second layer, beside one for each class."""
+    teacher_norm: bool = True
+    """Whether teachers have batch norm, as published; without it they also see what all images have in common."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -266,7 +268,9 @@ def teaching(config: TeacherConfig, facts: PublicFacts, seed: int) -> tuple[Begi
 
 def discriminator_of(config: TeacherConfig, facts: PublicFacts) -> ConditionalDiscriminator:
     """The network that every teacher is."""
-    return ConditionalDiscriminator(facts, maps=config.teacher_maps, width=config.teacher_width)
+    return ConditionalDiscriminator(
+        facts, maps=config.teacher_maps, width=config.teacher_width, norm=config.teacher_norm
+    )
 
 
 def wishes(discriminator: ConditionalDiscriminator, state: State, pixels: Tensor, labels: Tensor) -> Tensor:

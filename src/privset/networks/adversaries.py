@@ -30,9 +30,12 @@ class ConditionalDiscriminator:
         facts: What is public about the images.
         maps: Of the second convolution, beside one for each class.
         width: Hidden units.
+        norm: Whether there is batch norm, as published. With it a teacher is blind to what all images of a batch have
+            in common; without it, its layers are scaled and shifted all the same.
     """
 
-    def __init__(self, facts: PublicFacts, *, maps: int = 32, width: int = 256) -> None:
+    def __init__(self, facts: PublicFacts, *, maps: int = 32, width: int = 256, norm: bool = True) -> None:
+        self._norm = norm
         self._classes = classes = len(facts.classes)
         first, second = facts.channels + classes, maps + classes
         pixels = math.ceil(math.ceil(facts.height / 2) / 2) * math.ceil(math.ceil(facts.width / 2) / 2)
@@ -71,9 +74,10 @@ class ConditionalDiscriminator:
 
     def _normed(self, weights: Weights, name: str, values: Tensor, axes: tuple[int, ...]) -> Tensor:
         shape = (1, -1) + (1,) * (values.ndim - 2)
-        centred = values - values.mean(axes, keepdim=True)
-        scaled = centred / (centred.square().mean(axes, keepdim=True) + 1e-5).sqrt()
-        return scaled * weights[f"{name} scale"].view(shape) + weights[f"{name} bias"].view(shape)
+        if self._norm:
+            values = values - values.mean(axes, keepdim=True)
+            values = values / (values.square().mean(axes, keepdim=True) + 1e-5).sqrt()
+        return values * weights[f"{name} scale"].view(shape) + weights[f"{name} bias"].view(shape)
 
 
 def convolved_by_products(maps: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
