@@ -32,6 +32,7 @@ from privset.networks.recording import sent
 from privset.networks.residual import ResidualGenerator, draw_bits
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, PullbackQuestion, calibrate
+from privset.privacy.wards import Public, State
 
 _AT_ONCE = 1000
 """Images drawn from a trained generator at a time."""
@@ -42,8 +43,6 @@ _PENALTY = 10.0
 """Weight of the gradient penalty (the paper's lambda)."""
 _DRIFT = 1e-3
 """Weight of the squared score of records, which keeps scores near zero."""
-
-State = dict[str, Tensor]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -257,7 +256,7 @@ class Lessons:
             state["square of " + name] = torch.zeros_like(state[name])
         return state | {"steps": torch.zeros(len(numbers))}
 
-    def learn(self, state: State, images: Tensor, labels: Tensor, public: dict[str, Tensor]) -> State:
+    def learn(self, state: State, images: Tensor, labels: Tensor, public: Public) -> State:
         """One step of Adam on the loss of WGAN-GP, from records ``[b, c, h, w]`` and as many generated images.
 
         These are of the same classes, drawn from the public pool ``[classes, k, c, h, w]``.
@@ -286,7 +285,7 @@ class Lessons:
             after |= {"mean of " + name: mean, "square of " + name: square, name: state[name] - self._rate * step}
         return after | critic.followed(after)
 
-    def say(self, state: State, public: dict[str, Tensor]) -> Tensor:
+    def say(self, state: State, public: Public) -> Tensor:
         """The gradient ``[m, c, h, w]`` down which the fakes would look more real to this critic."""
         return grad(lambda x: -self._critic(state, x, public["labels"]).sum())(public["fakes"])
 
