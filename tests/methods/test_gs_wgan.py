@@ -5,9 +5,12 @@ import pytest
 import torch
 from tests.conftest import TINY, facts_for, records_for
 
-from privset.errors import ConfigError
+import privset
+from privset.data import Dataset
+from privset.errors import BudgetError, ConfigError, ReleaseError
 from privset.methods.gs_wgan import GsWgan, GsWganConfig, Lessons, claimed_epsilon
-from privset.privacy import Curator, GaussianEvent, Ledger, PrivacyBudget, seeded_noise, spend
+from privset.privacy import Curator, GaussianEvent, Ledger, PrivacyBudget, calibrate, seeded_noise, spend
+from privset.release import replanning
 
 FREE = PrivacyBudget(epsilon=math.inf)
 MNIST = facts_for(60_000, classes=10, side=28, name="mnist")
@@ -30,6 +33,13 @@ def test_the_published_settings_are_claimed_to_cost_ten_and_cost_hundreds():
     assert spend([in_turn], 1e-5).rdp == pytest.approx(390, abs=0.5)
 
 
+def test_at_epsilon_ten_drawing_in_secret_needs_less_noise_than_asking_in_turn():
+    budget = PrivacyBudget(epsilon=10)
+    drawn = calibrate(lambda noise: [in_secret(noise, 20_000)], budget)
+    in_turn = 0.4999 * math.sqrt(20)  # exactly: a Gaussian mechanism of epsilon 10, 20 times
+    assert in_turn / drawn == pytest.approx(4.4, abs=0.05)
+
+
 def test_the_question_is_measured_against_the_gradients_of_all_images_together():
     config = GsWganConfig.paper()
     question = GsWgan(dataclasses.replace(config, noise_multiplier=PUBLISHED))._question(PUBLISHED)
@@ -39,8 +49,6 @@ def test_the_question_is_measured_against_the_gradients_of_all_images_together()
 
 
 def test_the_published_noise_is_refused_at_the_epsilon_it_is_claimed_for():
-    from privset.errors import BudgetError
-
     method = GsWgan(dataclasses.replace(GsWganConfig.paper(), noise_multiplier=PUBLISHED))
     with pytest.raises(BudgetError, match=r"would cost epsilon 385\.9"):
         method.plan(MNIST, PrivacyBudget(epsilon=10))
@@ -119,6 +127,24 @@ def test_some_critics_can_be_asked_and_all_of_them_learn_in_turn():
     assert taught == [None, [0, 1], [2, 3], [0, 1]]
     (event,) = ledger.events
     assert (event.sampling_rate, event.sampling, event.count) == (0.5, "without-replacement", 3)
+
+
+def test_a_release_says_that_critics_were_drawn_and_verify_believes_nothing_cheaper(tmp_path):
+    facts = facts_for(40)
+    method = GsWgan(dataclasses.replace(TINY["gs-wgan"], asked=1, critics=40))
+    release = privset.generate(
+        Dataset(facts, records_for(facts), None), method=method, budget=PrivacyBudget(epsilon=5), out=tmp_path / "set"
+    )
+    certificate = release.certificate
+    assert [event.sampling for event in certificate.events] == ["without-replacement"]
+    assert certificate.guarantee.epsilon_by.pld is None
+    assert "0.025 of the shards" in (tmp_path / "set" / "README.md").read_text()
+    assert privset.verify(tmp_path / "set").ok
+    # As a Poisson sample the same noise would look cheaper.
+    assert '"without-replacement"' in (tmp_path / "set" / "ledger.jsonl").read_text()
+    cheaper = [event.model_copy(update={"sampling": "poisson"}) for event in certificate.events]
+    with pytest.raises(ReleaseError, match="without-replacement"):
+        replanning.check(certificate.model_copy(update={"events": tuple(cheaper)}))
 
 
 @pytest.mark.parametrize(

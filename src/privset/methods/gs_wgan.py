@@ -31,6 +31,7 @@ from privset.networks.critics import Critic
 from privset.networks.residual import ResidualGenerator, draw_bits
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, PullbackQuestion, calibrate
+from privset.privacy.wards import Public, State
 from privset.recording import sent
 
 _AT_ONCE = 1000
@@ -42,8 +43,6 @@ _PENALTY = 10.0
 """Weight of the gradient penalty (the paper's lambda)."""
 _DRIFT = 1e-3
 """Weight of the squared score of records, which keeps scores near zero."""
-
-State = dict[str, Tensor]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,12 +118,22 @@ class GsWganConfig(SetConfig):
 
     @classmethod
     def small(cls, *, per_class: int = 10) -> GsWganConfig:
-        """A minute on two CPU cores for small images and few records.
-
-        Chosen by hand on training records of `digits`, part of which were held out: an accuracy on digits is a
-        demonstration, not a result.
-        """
-        return cls(per_class=per_class, critics=50, steps=200, taught=50, warm_up=20, width=16, critic_width=8)
+        """A minute on two CPU cores for small images and few records; not tuned, see docs/methods/gs-wgan.md."""
+        return cls(
+            per_class=per_class,
+            critics=100,
+            steps=300,
+            taught=10,
+            critic_steps=1,
+            warm_up=30,
+            critic_batch_size=14,
+            batch_size=16,
+            width=8,
+            critic_width=4,
+            rate=5e-3,
+            critic_rate=5e-3,
+            averaging=0.98,
+        )
 
 
 class GsWgan(SetMethod[GsWganConfig]):
@@ -257,7 +266,7 @@ class Lessons:
             state["square of " + name] = torch.zeros_like(state[name])
         return state | {"steps": torch.zeros(len(numbers))}
 
-    def learn(self, state: State, images: Tensor, labels: Tensor, public: dict[str, Tensor]) -> State:
+    def learn(self, state: State, images: Tensor, labels: Tensor, public: Public) -> State:
         """One step of Adam on the loss of WGAN-GP, from records ``[b, c, h, w]`` and as many generated images.
 
         These are of the same classes, drawn from the public pool ``[classes, k, c, h, w]``.
@@ -286,7 +295,7 @@ class Lessons:
             after |= {"mean of " + name: mean, "square of " + name: square, name: state[name] - self._rate * step}
         return after | critic.followed(after)
 
-    def say(self, state: State, public: dict[str, Tensor]) -> Tensor:
+    def say(self, state: State, public: Public) -> Tensor:
         """The gradient ``[m, c, h, w]`` down which the fakes would look more real to this critic."""
         return grad(lambda x: -self._critic(state, x, public["labels"]).sum())(public["fakes"])
 

@@ -58,8 +58,8 @@ class Transport:
         Its gradient is that of the cost under the plan it ends with. Others of weight 0 count for nothing.
         """
         weights = images.new_full((len(images),), 1 / len(images))
-        if other_weights is None:
-            other_weights = others.new_full((len(others),), 1 / len(others))
+        alike = others.new_full((len(others),), 1 / len(others))
+        other_weights = alike if other_weights is None else other_weights
         there = self.costs(images, labels, others.detach(), other_labels)
         back = self.costs(others, other_labels, images.detach(), labels)
         logs, other_logs = weights.log(), other_weights.log()

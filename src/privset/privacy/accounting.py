@@ -174,8 +174,8 @@ def _epsilon(events: tuple[GaussianEvent, ...], delta: float, accountant: str) -
         if isinstance(bound, pld.PLDAccountant) or not _of_shards(events):
             return _known(bound.get_epsilon(delta), events)
         # Of one pair of neighbours, the divergences of all mechanisms add up at each order, however each is bounded.
-        divergences = bound.rdp + _divergences_of_shards(events)
-        return _known(rdp.compute_epsilon(bound.orders, divergences, delta)[0], events)
+        divergences = (bound.rdp + _divergences_of_shards(events)).tolist()
+        return _known(rdp.compute_epsilon(_SHARD_ORDERS, divergences, delta)[0], events)
 
 
 def _divergences_of_shards(events: Iterable[GaussianEvent]) -> np.ndarray:
