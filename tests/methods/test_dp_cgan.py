@@ -37,6 +37,8 @@ def test_the_published_settings_and_their_two_epsilons():
     assert plan.events == (asked.event(30_303),)
     assert (config.clip_norm, config.code, config.width) == (1.1, 100, 128)
     assert (config.rate, config.last_rate, config.decay_steps, config.generator_rate) == (0.1, 0.052, 10_000, 0.001)
+    assert plan.claim is not None
+    assert plan.claim.unsound is not None
     assert plan.claim.epsilon == pytest.approx(9.6, abs=1e-3)
     assert 9.6 < plan.epsilon < dp_cgan._PUBLISHED_COST
     assert "noise times the clip norm" in plan.claim.unsound
