@@ -37,6 +37,8 @@ def test_the_published_settings_and_their_two_epsilons():
     assert plan.events == (asked.event(30_303),)
     assert (config.clip_norm, config.code, config.width) == (1.1, 100, 128)
     assert (config.rate, config.last_rate, config.decay_steps, config.generator_rate) == (0.1, 0.052, 10_000, 0.001)
+    assert plan.claim is not None
+    assert plan.claim.unsound is not None
     assert plan.claim.epsilon == pytest.approx(9.6, abs=1e-3)
     assert 9.6 < plan.epsilon < dp_cgan._PUBLISHED_COST
     assert "noise times the clip norm" in plan.claim.unsound
@@ -140,7 +142,25 @@ def test_the_whole_run_is_paid_for_at_once_and_the_rate_falls_as_published():
     assert not torch.equal(second, third)
 
 
-def test_a_step_divides_by_the_expected_sample_and_adds_both_gradients():
+def test_answers_are_divided_by_the_expected_sample_whatever_the_sample_was(monkeypatch):
+    answers, given = [], []
+
+    class Listening(Curator):
+        def gradient(self, *arguments, **options):
+            answers.extend(found := super().gradient(*arguments, **options))
+            return found
+
+    original = Game.step
+    monkeypatch.setattr(Game, "step", lambda self, codes, *real: (given.append(real), original(self, codes, *real))[1])
+    facts = facts_for(40)
+    run(TINY_CGAN, records_for(facts), facts, epsilon=5.0, curator_type=Listening)
+    assert len(answers) == len(given) == TINY_CGAN.steps
+    for answer, real in zip(answers, given, strict=True):
+        for ours, theirs in zip(answer.values(), real, strict=True):
+            assert torch.allclose(ours / 16, theirs)  # 16 of 40, and not however many took part
+
+
+def test_a_step_adds_the_gradients_on_records_and_on_generated_images():
     facts = facts_for(40)
     game = game_for(facts)
     codes = draw_codes(torch.tensor([0, 1, 2, 0]), TINY_CGAN.code, 3, torch.Generator().manual_seed(1))

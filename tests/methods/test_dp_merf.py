@@ -59,6 +59,7 @@ def test_the_published_noise_and_what_it_costs_here(claimed, noise, proven):
 def test_the_published_analysis_claims_what_was_published_and_is_for_replacing_a_record(named, claimed, proven):
     config = DpMerf.preset("paper", per_class=10, epsilon=named)
     plan = DpMerf(config).plan(MNIST, PrivacyBudget(epsilon=named))
+    assert plan.claim is not None
     assert plan.claim.epsilon == pytest.approx(claimed, abs=1e-3)
     assert plan.claim.epsilon == pytest.approx(_by_search(plan.noise_multiplier / 2), rel=1e-4)
     assert (plan.claim.relation, plan.claim.delta, plan.claim.unsound) == ("replace-one-record", 1e-5, None)

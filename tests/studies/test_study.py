@@ -60,6 +60,22 @@ def make(**changes):
     return Cell(**(fields | changes))
 
 
+def test_the_study_of_baselines_has_both_noises_and_six_networks_on_the_same_sets():
+    cells = {cell.name: cell for cell in get("baselines").cells}
+    calibrated, published = cells["mnist-eps10-dp-cgan"], cells["mnist-published10-dp-cgan"]
+    assert (calibrated.published, cells["fashion-mnist-eps10-dp-cgan"].published) == (52.5, 50.2)
+    assert cells["mnist-eps1-dp-cgan"].published is None
+    assert (calibrated.per_class, calibrated.recipes, calibrated.classifier) == (6000, ("paper",), "convnet")
+    assert calibrated.make_method(0).config.noise_multiplier is None
+    assert published.make_method(0).config.noise_multiplier == 1.12
+    assert cells["mnist-published1-dp-merf"].make_method(0).config.noise_multiplier == 10.0
+    for network in ("mlp", "lenet", "alexnet", "vgg11", "resnet18"):
+        other = cells[f"mnist-eps10-dp-cgan-{network}"]
+        assert other.classifier == network
+        assert [other.set_key(number) for number in range(3)] == [calibrated.set_key(number) for number in range(3)]
+        assert other.set_key(0) != published.set_key(0)
+
+
 def test_a_definition_has_the_cells_own_settings_over_the_presets_and_no_infinity():
     definition = make(epsilon=float("inf"), settings={"runs": 7}).definition()
     assert definition["epsilon"] == "inf"

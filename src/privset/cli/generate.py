@@ -18,7 +18,7 @@ from privset.cli.watching import watched
 from privset.data.records import Dataset
 from privset.methods import Execution, Method, TrainingMethod, require_measuring
 from privset.privacy import NoiseSource, Tally
-from privset.release import ClassifierRelease, Release, StatisticsRelease
+from privset.release import Certificate, ClassifierRelease, Release, StatisticsRelease
 
 Made = TypeVar("Made")
 
@@ -98,10 +98,15 @@ def show_made(release: Release | ClassifierRelease, as_json: bool) -> None:
         count = {"images": len(release.set)} if isinstance(release, Release) else {"weights": len(release.trained)}
         console.show_json(summary(release) | count)
     else:
-        console.show(release.certificate.statement)
-        if release.certificate.claim is not None:
-            console.show(release.certificate.claim.claim().sentence())
+        show_stated(release.certificate)
         console.show(f"The release is in {release.path}")
+
+
+def show_stated(certificate: Certificate) -> None:
+    """The guarantee, and what is claimed beside it, if anything is."""
+    console.show(certificate.statement)
+    if certificate.claim is not None:
+        console.show(certificate.claim.claim().sentence())
 
 
 def summary(release: Release | StatisticsRelease | ClassifierRelease) -> dict[str, object]:

@@ -40,7 +40,7 @@ class Claim:
     def sentence(self) -> str:
         """The claim in words that no one can take for the guarantee.
 
-        >>> Claim(epsilon=9.6, delta=1e-5, relation=REPLACE, by="someone").sentence()[:62]
+        >>> Claim(epsilon=9.6, delta=1e-5, relation=REPLACE, by="someone").sentence()[:63]
         'Claimed by someone for these settings: epsilon 9.6, delta 1e-05'
         """
         words = (
