@@ -31,7 +31,7 @@ from privset.methods.training import Architecture, TrainingMethod
 from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, GradientQuestion, PrivacyBudget, calibrate
 from privset.privacy.clipping import Loss
-from privset.privacy.curator import Transform
+from privset.privacy.sums import Transform
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
