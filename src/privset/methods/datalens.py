@@ -84,12 +84,12 @@ class DataLensConfig(TeacherConfig):
         """
         return cls(
             per_class=per_class,
-            teachers=144,
-            batch_size=10,
+            teachers=288,
+            batch_size=5,
             pretraining=8,
             images=10,
-            steps=25,
-            rate=5e-3,
+            steps=40,
+            rate=1e-2,
             threshold=0.4,
             code=8,
             generator_width=64,

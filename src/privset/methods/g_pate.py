@@ -77,19 +77,20 @@ class GPateConfig(TeacherConfig):
         """
         return cls(
             per_class=per_class,
-            teachers=144,
-            batch_size=10,
-            pretraining=5,
+            teachers=288,
+            batch_size=5,
+            pretraining=8,
             images=10,
-            steps=60,
+            steps=40,
             rate=1e-2,
-            code=4,
+            threshold=0.0,
+            code=8,
             generator_width=64,
             generator_maps=16,
             teacher_width=32,
             teacher_maps=8,
             teacher_norm=False,
-            projections=5,
+            projections=32,
             bins=2,
         )
 

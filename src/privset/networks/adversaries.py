@@ -17,7 +17,7 @@ Weights = dict[str, Tensor]
 
 _KERNEL, _PADDING = 5, 2
 _FIRST_DEVIATION = 0.02
-"""Of all initial weights, as in DCGAN."""
+"""Of all initial weights, as in DCGAN; a discriminator without batch norm has He's."""
 
 
 class ConditionalDiscriminator:
@@ -51,7 +51,9 @@ class ConditionalDiscriminator:
         random = torch.Generator().manual_seed(seed)
         weights: Weights = {}
         for name, shape in self._shapes.items():
-            weights[name] = _FIRST_DEVIATION * torch.randn(shape, generator=random)
+            # Nothing makes up for small weights without batch norm: layers would see labels and pixels apart.
+            deviation = _FIRST_DEVIATION if self._norm else math.sqrt(2 / shape[1])
+            weights[name] = deviation * torch.randn(shape, generator=random)
             weights[f"{name} bias"] = torch.zeros(shape[0])
         for name in ("second", "hidden"):
             weights[f"{name} scale"] = torch.ones(self._shapes[name][0])
