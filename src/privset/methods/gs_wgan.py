@@ -204,6 +204,16 @@ class GsWgan(SetMethod[GsWganConfig]):
             labels = torch.arange(classes).repeat_interleave(config.critic_batch_size)
             return images(labels).view(classes, config.critic_batch_size, *facts.shape)
 
+        def look() -> Glimpse:
+            # The same codes each time, and not from the stream of the training.
+            labels, public = torch.arange(classes).repeat_interleave(min(config.per_class, _SHOWN)), torch.Generator()
+            codes = draw_bits(labels, classes=classes, length=config.code, generator=public.manual_seed(0))
+            network.eval()  # else it would change: its spectral norms follow every pass
+            with torch.no_grad():
+                pixels = network(sent(codes, device))
+            network.train()
+            return Glimpse(_normalised(pixels, facts), labels)
+
         seeds = int(torch.randint(2**31, (), generator=random))
         critics = curator.appoint(
             config.critics, lambda which: lessons.begin(seeds, which), batch_size=config.critic_batch_size
@@ -234,7 +244,7 @@ class GsWgan(SetMethod[GsWganConfig]):
             for name, value in network.state_dict().items():
                 averages[name].lerp_(value, 1 - kept)
             observer.step()
-            observer.show(lambda f=fakes, y=labels: Glimpse(f.detach(), y))
+            observer.show(look)
         network.load_state_dict(averages)
         network.eval()
         labels = torch.arange(classes).repeat_interleave(config.per_class)

@@ -225,17 +225,17 @@ class _Bench:
         key = cell.set_key(number)
         if key not in self._made:
             for old, _ in self._made.values():
-                shutil.rmtree(old.path.parent)
+                if self._folder in old.path.parents:  # what is made in pieces has a place of its own
+                    shutil.rmtree(old.path.parent)
             self._made.clear()
-            out = Path(tempfile.mkdtemp(dir=self._folder)) / "release"
             if piece is None:
-                made = self._make(cell, number, method, dataset, out)
-            else:  # a copy, since what was made in pieces is thrown away with the first cell that is done with it
-                finished, seconds = self._go_on(cell, number, method, dataset, work / "release", piece)
-                shutil.copytree(finished.path, out)
-                made = load_published(out), seconds
+                made = self._make(cell, number, method, dataset, Path(tempfile.mkdtemp(dir=self._folder)) / "release")
+            else:
+                made = self._go_on(cell, number, method, dataset, work / "release", piece)
             self._made[key] = made
-            if number == 0 and isinstance(made[0], Release):  # of each set, and not of each network trained on it
+            if number == 0 and not isinstance(
+                made[0], ClassifierRelease
+            ):  # of each set, and not of each network trained on it
                 write(preview, (made[0].path / PREVIEW_FILE).read_bytes())
         release, generated = self._made[key]
         if isinstance(release, ClassifierRelease):
