@@ -235,7 +235,7 @@ class _Bench:
             self._made[key] = made
             if number == 0 and not isinstance(
                 made[0], ClassifierRelease
-            ):  # of each set, and not of each network trained on it
+            ):  # not of each network
                 write(preview, (made[0].path / PREVIEW_FILE).read_bytes())
         release, generated = self._made[key]
         if isinstance(release, ClassifierRelease):
