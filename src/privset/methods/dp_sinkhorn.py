@@ -204,7 +204,7 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
             labels = sent(labels, device)
             images = make(drawn)
             generated, redrawn = images[: config.batch_size], images[config.batch_size :]
-            answer = curator.pullback(question, objective, generated, redrawn, labels, record=recorded)
+            answer = curator.pullback(question, objective, generated, redrawn, labels)
             adam.set_rate(cosine(config.rate, number, event.count) if config.decay else config.rate)
             # At first there is little to average.
             kept.fill_(min(config.averaging, (1 + number) / (10 + number)))
