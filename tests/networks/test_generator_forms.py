@@ -11,6 +11,7 @@ from privset.networks.generators import ConditionalGenerator
 SETTINGS = {
     "upsampling": {"length": 3, "width": 5},
     "deconvolution": {"length": 3, "width": 8, "bounded": True},
+    "perceptron": {"length": 3, "width": 5},
 }
 """Small settings of every generator that can be published; a new one adds its own here."""
 

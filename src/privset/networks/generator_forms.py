@@ -15,11 +15,12 @@ from torch import Tensor
 from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.networks.deconvolution import DeconvolutionGenerator
-from privset.networks.generators import ConditionalGenerator, UpsamplingGenerator
+from privset.networks.generators import ConditionalGenerator, PerceptronGenerator, UpsamplingGenerator
 
 GENERATORS: Mapping[str, Callable[..., ConditionalGenerator]] = {
     "upsampling": UpsamplingGenerator,
     "deconvolution": DeconvolutionGenerator,
+    "perceptron": PerceptronGenerator,
 }
 """Every generator that can be published, by its name; called with public facts, a seed, and its settings by name."""
 
