@@ -76,7 +76,7 @@ def content(release):
 
 
 def test_those_whose_state_is_made_of_answers_can_be_stopped_and_those_with_private_networks_cannot():
-    assert {"psg", "psg-prior", "dp-sgd", "dp-cgan"} == set(ASKING)
+    assert {"psg", "psg-prior", "dp-sgd", "dp-cgan", "dp-sinkhorn"} == set(ASKING)
 
 
 def test_killed_at_any_step_it_ends_with_the_same_bytes_and_the_same_certificate(tmp_path, method):

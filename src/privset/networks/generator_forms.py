@@ -16,11 +16,15 @@ from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.networks.deconvolution import DeconvolutionGenerator
 from privset.networks.generators import ConditionalGenerator, PerceptronGenerator, UpsamplingGenerator
+from privset.networks.residual import ResidualGenerator
+from privset.networks.transposed import TransposedGenerator
 
 GENERATORS: Mapping[str, Callable[..., ConditionalGenerator]] = {
     "upsampling": UpsamplingGenerator,
     "deconvolution": DeconvolutionGenerator,
     "perceptron": PerceptronGenerator,
+    "residual": ResidualGenerator,
+    "transposed": TransposedGenerator,
 }
 """Every generator that can be published, by its name; called with public facts, a seed, and its settings by name."""
 
