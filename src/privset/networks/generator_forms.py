@@ -14,6 +14,7 @@ from torch import Tensor
 
 from privset.errors import ConfigError
 from privset.facts import PublicFacts
+from privset.networks.adversaries import ConditionalDcgan
 from privset.networks.deconvolution import DeconvolutionGenerator
 from privset.networks.generators import ConditionalGenerator, PerceptronGenerator, UpsamplingGenerator
 from privset.networks.residual import ResidualGenerator
@@ -25,6 +26,7 @@ GENERATORS: Mapping[str, Callable[..., ConditionalGenerator]] = {
     "perceptron": PerceptronGenerator,
     "residual": ResidualGenerator,
     "transposed": TransposedGenerator,
+    "conditional-dcgan": ConditionalDcgan,
 }
 """Every generator that can be published, by its name; called with public facts, a seed, and its settings by name."""
 
