@@ -60,6 +60,17 @@ def test_the_published_noise_is_refused_at_the_epsilon_it_is_claimed_for():
         method.plan(MNIST, PrivacyBudget(epsilon=10))
 
 
+def test_the_paper_preset_has_the_published_noise_where_the_budget_covers_it():
+    assert GsWganConfig.paper(epsilon=385.5).noise_multiplier is None
+    assert GsWganConfig.paper(epsilon=math.inf).noise_multiplier is None
+    method = GsWgan(GsWgan.preset("paper", per_class=1, epsilon=386))
+    plan = method.plan(MNIST, PrivacyBudget(epsilon=386))
+    assert plan.events == (in_secret(PUBLISHED, 20_000),)
+    assert 385 < plan.epsilon < 386
+    assert plan.claim is not None
+    assert plan.claim.epsilon < 10
+
+
 def test_where_all_critics_are_asked_the_claim_is_that_of_a_gaussian_mechanism_and_not_called_unsound():
     """As many answers with that much more noise each are one answer: then taking images apart changes nothing."""
     asked = GaussianEvent(question="pullback", sampling_rate=1.0, noise_multiplier=20.0, count=100)

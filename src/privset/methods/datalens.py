@@ -138,8 +138,8 @@ class DataLens(TeacherMethod[DataLensConfig]):
             relation=REPLACE,
             by="Wang, Wu, Long, Rimanic, Zhang and Li (CCS 2021)",
             unsound=(
-                "In the published code some records are in several shards, so that one of them changes several "
-                "teachers, and the noise is too little for that."
+                "In the published code, where classes differ in size, some records are in several shards, so that one "
+                "of them changes several teachers, and the noise is too little for that."
             ),
         )
 
