@@ -23,8 +23,8 @@ class SilencedCurator(Curator):
         answers = super().gradient(question, loss, parameters, draws=draws, transform=transform)
         return [{name: torch.zeros_like(value) for name, value in answer.items()} for answer in answers]
 
-    def pullback(self, question, loss, generated, *public, record=None):
-        return torch.zeros_like(super().pullback(question, loss, generated, *public, record=record))
+    def pullback(self, question, loss, generated, *public):
+        return torch.zeros_like(super().pullback(question, loss, generated, *public))
 
     def pullback_by(self, question, wards, say, public):
         return torch.zeros_like(super().pullback_by(question, wards, say, public))

@@ -75,8 +75,8 @@ def content(release):
     return b"".join(tensor.numpy().tobytes() for tensor in made)
 
 
-def test_those_with_gradient_questions_of_the_paper_can_be_stopped():
-    assert {"psg", "dp-sgd"} <= set(ASKING)
+def test_those_whose_state_is_made_of_answers_can_be_stopped_and_those_with_private_networks_cannot():
+    assert {"psg", "psg-prior", "dp-sgd", "dp-cgan", "dp-sinkhorn"} == set(ASKING)
 
 
 def test_killed_at_any_step_it_ends_with_the_same_bytes_and_the_same_certificate(tmp_path, method):
@@ -98,13 +98,16 @@ def test_killed_again_and_again_it_goes_on_where_it_stood_and_every_answer_is_dr
     """Counts what is drawn: answers after the last point are drawn again, all others never."""
     whole, out = run(method, tmp_path / "whole"), tmp_path / "set"
     asked: list[int] = []
-    answer = Curator.gradient
 
-    def counted(self, question, loss, parameters, *, draws=1, transform=None):
-        asked.append(draws)
-        return answer(self, question, loss, parameters, draws=draws, transform=transform)
+    def counted(answer):
+        def count(*arguments, **options):
+            asked.append(options.get("draws", 1))
+            return answer(*arguments, **options)
 
-    monkeypatch.setattr(Curator, "gradient", counted)
+        return count
+
+    for kind in ("gradient", "pullback"):
+        monkeypatch.setattr(Curator, kind, counted(getattr(Curator, kind)))
     questions = method.plan(facts_for(40), BUDGET).questions
     kill(method, out, questions // 2)
     kill(method, out, questions - 1)
@@ -220,13 +223,14 @@ def test_a_run_that_fails_before_it_is_charged_leaves_nothing(tmp_path, method, 
 
 def test_what_is_kept_is_made_of_answers_alone(tmp_path, method, monkeypatch):
     """With silenced answers, what is on file does not depend on the records."""
-    silent = Curator.gradient
+    gradient, pullback = Curator.gradient, Curator.pullback
 
-    def gradient(self, question, loss, parameters, *, draws=1, transform=None):
-        answers = silent(self, question, loss, parameters, draws=draws, transform=transform)
+    def silent_gradient(*arguments, **options):
+        answers = gradient(*arguments, **options)
         return [{name: torch.zeros_like(value) for name, value in answer.items()} for answer in answers]
 
-    monkeypatch.setattr(Curator, "gradient", gradient)
+    monkeypatch.setattr(Curator, "gradient", silent_gradient)
+    monkeypatch.setattr(Curator, "pullback", lambda *arguments: torch.zeros_like(pullback(*arguments)))
     states = []
     for seed in (0, 1):
         out = tmp_path / str(seed)

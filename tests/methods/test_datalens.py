@@ -1,4 +1,3 @@
-import dataclasses
 import math
 
 import pytest
@@ -7,7 +6,7 @@ from tests.conftest import facts_for
 
 from privset.errors import ConfigError
 from privset.methods import DataLens, DataLensConfig
-from privset.methods.datalens import claimed_epsilon, signs
+from privset.methods.datalens import signs
 from privset.privacy import PrivacyBudget
 
 MNIST = facts_for(60_000, classes=10, side=28, name="mnist")
@@ -42,11 +41,17 @@ def test_the_bound_is_the_length_of_all_votes_of_a_step():
 )
 def test_the_published_noise_its_claim_and_what_it_costs_here(top, sigma, steps, claimed):
     config = DataLensConfig(teachers=4000, top=top, sigma=sigma, steps=steps)
-    assert claimed_epsilon(config, MNIST, steps, 1e-5) <= claimed < claimed_epsilon(config, MNIST, steps + 1, 1e-5)
     plan = DataLens(config).plan(MNIST, PrivacyBudget(epsilon=claimed))
+    longer = DataLens(config)._events(MNIST, plan.noise_multiplier, steps + 1)
+    assert plan.claim is not None
+    assert plan.claim.epsilon <= claimed < DataLens(config).claim(MNIST, longer, 1e-5).epsilon
+    total = 2 * top / sigma**2 * steps * config.images
+    by_hand = min(total * order + math.log(1e5) / (order - 1) for order in (1.1, *range(2, 200)))
+    assert plan.claim.epsilon == pytest.approx(by_hand)
+    assert plan.claim.unsound is not None
+    assert "several shards" in plan.claim.unsound
     assert plan.epsilon == pytest.approx({86: 0.738, 109: 8.496, 146: 8.497}[steps], abs=1e-3)
-    with pytest.raises(ConfigError, match="given sigma"):
-        claimed_epsilon(dataclasses.replace(config, sigma=None), MNIST, steps, 1e-5)
+    assert f" {plan.epsilon:.3g} " in DataLens.claims
 
 
 @pytest.mark.parametrize(("epsilon", "published"), [(1.0, (200, 5000, 0.7, 86)), (10.0, (300, 800, 0.2, 109))])

@@ -10,7 +10,7 @@ from privset.data import Records
 from privset.errors import BudgetError, ConfigError
 from privset.methods import DpCgan, DpCganConfig, Execution, dp_cgan
 from privset.methods.claim import classic_epsilon
-from privset.methods.dp_cgan import Game, draw_codes
+from privset.methods.dp_cgan import Game
 from privset.privacy import Curator, GaussianEvent, GradientQuestion, Ledger, PrivacyBudget, seeded_noise, spend
 from privset.privacy.clipping import clipped_gradient_sum
 
@@ -163,7 +163,7 @@ def test_answers_are_divided_by_the_expected_sample_whatever_the_sample_was(monk
 def test_a_step_adds_the_gradients_on_records_and_on_generated_images():
     facts = facts_for(40)
     game = game_for(facts)
-    codes = draw_codes(torch.tensor([0, 1, 2, 0]), TINY_CGAN.code, 3, torch.Generator().manual_seed(1))
+    codes = game.generator.draw(torch.tensor([0, 1, 2, 0]), torch.Generator().manual_seed(1))
     before = {name: value.clone() for name, value in game.discriminator.items()}
     with torch.no_grad():
         fake = game.fake_gradient(torch.cat([game._pixels(codes), codes[:, -3:]], dim=1))
@@ -185,18 +185,9 @@ def test_a_label_is_seen_as_strongly_as_is_set_on_records_and_on_generated_image
         assert torch.allclose(game.loss_of_record()(weights, *record), torch.nn.functional.softplus(-logit[0]))
         given, nothing = [], {name: torch.zeros_like(value) for name, value in weights.items()}
         monkeypatch.setattr(game, "fake_gradient", lambda seen, given=given, none=nothing: given.append(seen) or none)
-        codes = draw_codes(torch.tensor([2]), TINY_CGAN.code, 3, torch.Generator().manual_seed(0))
+        codes = game.generator.draw(torch.tensor([2]), torch.Generator().manual_seed(0))
         game.step(codes, *nothing.values())
         assert given[0][0, -3:].tolist() == [0, 0, weight]
-
-
-def test_codes_are_uniform_and_end_in_the_label():
-    codes = draw_codes(torch.tensor([2, 0]).repeat(2000), 5, 3, torch.Generator().manual_seed(0))
-    numbers, labels = codes[:, :5], codes[:, 5:]
-    assert float(numbers.min()) >= -1
-    assert float(numbers.max()) <= 1
-    assert float(numbers.square().mean()) == pytest.approx(1 / 3, abs=0.02)
-    assert labels[:2].tolist() == [[0, 0, 1], [1, 0, 0]]
 
 
 def halves(count, side=8):

@@ -7,8 +7,8 @@ from tests.conftest import TINY, facts_for, records_for
 
 from privset.data import Records
 from privset.errors import ConfigError
-from privset.methods.dp_sinkhorn import DpSinkhorn, DpSinkhornConfig, Objective, claimed_epsilon
-from privset.privacy import Curator, GaussianEvent, Ledger, PrivacyBudget, seeded_noise, spend
+from privset.methods.dp_sinkhorn import DpSinkhorn, DpSinkhornConfig, Objective
+from privset.privacy import RELATION, Curator, GaussianEvent, Ledger, PrivacyBudget, seeded_noise, spend
 
 FREE = PrivacyBudget(epsilon=math.inf)
 MNIST = facts_for(60_000, classes=10, side=28, name="mnist")
@@ -21,8 +21,12 @@ def published(noise, epochs):
 @pytest.mark.parametrize(("noise", "epochs"), [(1.1, 2872), (0.9, 1510)])
 def test_the_published_noise_is_claimed_to_cost_ten_and_is_proven_to_cost_less(noise, epochs):
     events = published(noise, epochs)
-    assert claimed_epsilon(events, 1e-5) == pytest.approx(10.0007, abs=5e-4)
+    claim = DpSinkhorn(DpSinkhornConfig()).claim(MNIST, events, 1e-5)
+    assert claim.epsilon == pytest.approx(10.0007, abs=5e-4)
+    assert (claim.relation, claim.unsound) == (RELATION, None)  # it holds, and a smaller one does too
     assert spend(events, 1e-5).rdp == pytest.approx(9.161, abs=2e-3)
+    for number in (claim.epsilon, spend(events, 1e-5).rdp):
+        assert f" {number:.3g}" in DpSinkhorn.claims
 
 
 def test_the_paper_preset_asks_what_was_published_and_fits_its_budget():

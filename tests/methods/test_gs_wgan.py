@@ -8,6 +8,7 @@ from tests.conftest import TINY, facts_for, records_for
 import privset
 from privset.data import Dataset
 from privset.errors import BudgetError, ConfigError, ReleaseError
+from privset.methods.claim import REPLACE
 from privset.methods.gs_wgan import GsWgan, GsWganConfig, Lessons, claimed_epsilon
 from privset.privacy import Curator, GaussianEvent, Ledger, PrivacyBudget, calibrate, seeded_noise, spend
 from privset.release import replanning
@@ -26,8 +27,13 @@ def in_secret(noise, count):
 
 def test_the_published_settings_are_claimed_to_cost_ten_and_cost_hundreds():
     asked = in_secret(PUBLISHED, 20_000)
-    assert claimed_epsilon((asked,), 32, 1e-5) == pytest.approx(9.99, abs=0.01)
+    claim = GsWgan(GsWganConfig.paper()).claim(MNIST, (asked,), 1e-5)
+    assert claim.epsilon == claimed_epsilon((asked,), 32, 1e-5) == pytest.approx(9.99, abs=0.01)
+    assert claim.unsound is not None
+    assert "the same critics answer for all" in claim.unsound
+    assert claim.relation == REPLACE
     assert spend([asked], 1e-5).best == pytest.approx(386, abs=0.5)
+    assert "9.99; proven is 386" in GsWgan.claims
     # In turn, in public: a record takes part in 20 of the answers, and those compose exactly.
     in_turn = GaussianEvent(question="pullback", sampling_rate=1.0, noise_multiplier=PUBLISHED, count=20)
     assert spend([in_turn], 1e-5).rdp == pytest.approx(390, abs=0.5)
@@ -52,6 +58,27 @@ def test_the_published_noise_is_refused_at_the_epsilon_it_is_claimed_for():
     method = GsWgan(dataclasses.replace(GsWganConfig.paper(), noise_multiplier=PUBLISHED))
     with pytest.raises(BudgetError, match=r"would cost epsilon 385\.9"):
         method.plan(MNIST, PrivacyBudget(epsilon=10))
+
+
+def test_the_paper_preset_has_the_published_noise_where_the_budget_covers_it():
+    assert GsWganConfig.paper(epsilon=385.5).noise_multiplier is None
+    assert GsWganConfig.paper(epsilon=math.inf).noise_multiplier is None
+    method = GsWgan(GsWgan.preset("paper", per_class=1, epsilon=386))
+    plan = method.plan(MNIST, PrivacyBudget(epsilon=386))
+    assert plan.events == (in_secret(PUBLISHED, 20_000),)
+    assert 385 < plan.epsilon < 386
+    assert plan.claim is not None
+    assert plan.claim.epsilon < 10
+
+
+def test_where_all_critics_are_asked_the_claim_is_that_of_a_gaussian_mechanism_and_not_called_unsound():
+    """As many answers with that much more noise each are one answer: then taking images apart changes nothing."""
+    asked = GaussianEvent(question="pullback", sampling_rate=1.0, noise_multiplier=20.0, count=100)
+    claim = GsWgan(GsWganConfig()).claim(MNIST, (asked,), 1e-5)
+    by_hand = min(order * 100 / (2 * 20.0**2) + math.log(1e5) / (order - 1) for order in range(2, 33))
+    assert claim.epsilon == pytest.approx(by_hand, rel=1e-6)
+    assert claim.unsound is None
+    assert claim.sentence().endswith("Its relation is another one: do not compare the two.")
 
 
 def test_asking_all_critics_is_one_exact_gaussian_mechanism():

@@ -8,10 +8,10 @@ from tests.conftest import TINY, facts_for, records_for
 from privset.errors import BudgetError, ConfigError
 from privset.facts import scale
 from privset.methods import DataLens, DataLensConfig, GPate, GPateConfig
-from privset.methods.teachers import claimed_by_rdp, discriminator_of, drawn, teaching, wishes
-from privset.networks.adversaries import ConditionalGenerator
+from privset.methods.teachers import claimed_epsilon, discriminator_of, drawn, settled, teaching, wishes
+from privset.networks.adversaries import ConditionalDcgan
 from privset.observer import Observer
-from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise, spend
+from privset.privacy import Curator, GaussianEvent, Ledger, PrivacyBudget, seeded_noise, spend
 
 FACTS = facts_for(40)
 CONFIG = TINY["datalens"]
@@ -107,14 +107,16 @@ def test_wishes_point_to_what_a_teacher_takes_for_true():
 
 
 def test_what_is_drawn_is_in_range_and_leaves_the_generator_as_it_is():
-    generator = ConditionalGenerator(FACTS, length=CONFIG.code, seed=0, width=5, maps=2)
-    generator(torch.randn(8, CONFIG.code), torch.arange(8) % 3)
+    generator = ConditionalDcgan(FACTS, length=CONFIG.code, seed=0, width=5, maps=2)
+    generator(generator.draw(torch.arange(8) % 3, torch.Generator().manual_seed(1)))
     before = {name: value.clone() for name, value in generator.state_dict().items()}
     labels = torch.tensor([0, 0, 1, 2])
-    images = drawn(generator, labels, CONFIG, FACTS, torch.device("cpu"), torch.Generator().manual_seed(0))
+    network = settled(generator, torch.Generator().manual_seed(0))
+    images = drawn(network, labels, torch.Generator().manual_seed(0))
     assert images.shape == (4, *FACTS.shape)
     assert -1 <= float(images.min()) < float(images.max()) <= 1
     assert generator.training
+    assert not network.training
     assert all(torch.equal(value, before[name]) for name, value in generator.state_dict().items())
 
 
@@ -152,4 +154,5 @@ def test_it_shows_the_set_as_it_forms():
 
 def test_the_published_conversion_is_the_smallest_over_its_orders():
     by_hand = [0.02 * order + math.log(1e5) / (order - 1) for order in range(2, 200)]
-    assert claimed_by_rdp(0.02, 1e-5) == pytest.approx(min(by_hand))
+    event = GaussianEvent(question="votes", sampling_rate=1.0, noise_multiplier=10.0, count=4)
+    assert claimed_epsilon((event,), 1e-5) == pytest.approx(min(by_hand))

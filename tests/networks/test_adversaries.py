@@ -6,10 +6,9 @@ from torch.func import grad, vmap
 
 from privset.facts import PublicFacts
 from privset.networks.adversaries import (
+    ConditionalDcgan,
     ConditionalDiscriminator,
-    ConditionalGenerator,
     convolved_by_products,
-    uniform_codes,
 )
 
 MNIST = facts_for(60_000, classes=10, side=28)
@@ -34,7 +33,7 @@ def test_the_published_networks():
     assert shapes["second"] == (42, 21 * 25)
     assert shapes["hidden"] == (256, 42 * 7 * 7 + 10)
     assert shapes["last"] == (1, 266)
-    generator = ConditionalGenerator(MNIST, length=50, seed=0)
+    generator = ConditionalDcgan(MNIST, length=50, seed=0)
     shapes = {name: tuple(value.shape) for name, value in generator.named_parameters()}
     assert shapes["hidden.weight"] == (1024, 60)
     assert shapes["spread.weight"] == (7 * 7 * 128, 1034)
@@ -45,8 +44,8 @@ def test_the_published_networks():
 @pytest.mark.parametrize("form", [(1, 8, 8), (3, 12, 9), (1, 28, 28), (3, 33, 64)])
 def test_they_fit_images_of_all_forms(form):
     facts, labels = facts_of(*form), torch.tensor([0, 1, 2, 2])
-    generator = ConditionalGenerator(facts, length=4, seed=0, width=6, maps=3)
-    pixels = generator(uniform_codes(4, 4, torch.Generator()), labels).detach()
+    generator = ConditionalDcgan(facts, length=4, seed=0, width=6, maps=3)
+    pixels = generator(generator.draw(labels, torch.Generator())).detach()
     assert pixels.shape == (4, *form)
     assert 0 < float(pixels.min()) < float(pixels.max()) < 1
     discriminator = ConditionalDiscriminator(facts, maps=3, width=5)
@@ -114,21 +113,13 @@ def test_many_side_by_side_are_as_one_after_the_other():
 
 
 def test_the_label_reaches_every_layer_and_weights_are_known_by_the_seed():
-    facts, codes = facts_of(1, 8, 8), uniform_codes(2, 4, torch.Generator().manual_seed(0))
-    first, second, other = (
-        ConditionalGenerator(facts, length=4, seed=seed, width=6, maps=3).eval() for seed in (0, 0, 1)
-    )
-    labels = torch.tensor([0, 0])
-    assert torch.equal(first(codes, labels), second(codes, labels))
-    assert not torch.equal(first(codes, labels), other(codes, labels))
-    assert not torch.equal(first(codes, labels), first(codes, labels + 1))
+    facts = facts_of(1, 8, 8)
+    first, second, other = (ConditionalDcgan(facts, length=4, seed=seed, width=6, maps=3).eval() for seed in (0, 0, 1))
+    codes, others = (first.draw(torch.tensor([k, k]), torch.Generator().manual_seed(0)) for k in (0, 1))
+    assert torch.equal(codes[:, :4], others[:, :4])
+    assert torch.equal(first(codes), second(codes))
+    assert not torch.equal(first(codes), other(codes))
+    assert not torch.equal(first(codes), first(others))
     weights = ConditionalDiscriminator(facts, maps=3, width=5).begin(0)
     for name in ("first", "second", "hidden", "last"):
         assert float(weights[name].std()) == pytest.approx(0.02, rel=0.5)
-
-
-def test_codes_are_uniform():
-    codes = uniform_codes(2000, 5, torch.Generator().manual_seed(0))
-    assert codes.shape == (2000, 5)
-    assert -1 <= float(codes.min()) < -0.99 < 0.99 < float(codes.max()) <= 1
-    assert float(codes.var()) == pytest.approx(1 / 3, rel=0.05)

@@ -11,6 +11,10 @@ from privset.networks.generators import ConditionalGenerator
 SETTINGS = {
     "upsampling": {"length": 3, "width": 5},
     "deconvolution": {"length": 3, "width": 8, "bounded": True},
+    "perceptron": {"length": 3, "width": 5},
+    "residual": {"length": 3, "width": 4},
+    "transposed": {"length": 3, "width": 3},
+    "conditional-dcgan": {"length": 3, "width": 5, "maps": 2},
 }
 """Small settings of every generator that can be published; a new one adds its own here."""
 

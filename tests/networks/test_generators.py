@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.conftest import facts_for
 
-from privset.networks.generators import UpsamplingGenerator, draw_codes
+from privset.networks.generators import PerceptronGenerator, UpsamplingGenerator, draw_centred_codes, draw_codes
 
 
 def codes(classes, count=6, length=5):
@@ -65,3 +65,26 @@ def test_once_trained_an_image_depends_on_its_own_code_alone():
     assert not torch.allclose(network(drawn)[:2], network(drawn[:2]), atol=1e-4)  # batch norm
     network.eval()
     assert torch.allclose(network(drawn)[:2], network(drawn[:2]), atol=1e-6)
+
+
+def test_centred_codes_are_uniform_and_end_in_the_label():
+    labels = torch.tensor([2, 0]).repeat(2000)
+    codes = draw_centred_codes(labels, classes=3, length=5, generator=torch.Generator().manual_seed(0))
+    numbers, rows = codes[:, :5], codes[:, 5:]
+    assert float(numbers.min()) >= -1
+    assert float(numbers.max()) <= 1
+    assert float(numbers.square().mean()) == pytest.approx(1 / 3, abs=0.02)
+    assert rows[:2].tolist() == [[0, 0, 1], [1, 0, 0]]
+
+
+def test_the_generator_of_dp_cgan_begins_as_published():
+    facts = facts_for(40, classes=10, side=28)
+    network = PerceptronGenerator(facts, length=100, seed=0)
+    assert sum(weight.numel() for weight in network.parameters()) == 110 * 128 + 128 + 128 * 784 + 784
+    assert float(network.hidden.weight.detach().std()) == pytest.approx((2 / 110) ** 0.5, rel=0.02)
+    assert float(network.last.weight.detach().std()) == pytest.approx((2 / 128) ** 0.5, rel=0.02)
+    assert not network.hidden.bias.any()
+    assert not network.last.bias.any()
+    pixels = network(network.draw(torch.tensor([1, 2]), torch.Generator())).detach()
+    assert pixels.shape == (2, 1, 28, 28)
+    assert 0 <= float(pixels.min()) <= float(pixels.max()) <= 1

@@ -9,6 +9,7 @@ gradient becomes votes, and votes a move, is what the two methods differ in.
 from __future__ import annotations
 
 import abc
+import copy
 import dataclasses
 import math
 from collections.abc import Callable
@@ -20,10 +21,21 @@ from torch import Tensor
 from torch.func import grad
 
 from privset.errors import BudgetError
-from privset.facts import PublicFacts, pixel_range, scale
+from privset.facts import PublicFacts, scale
 from privset.methods.descent import Adam
-from privset.methods.method import Execution, Plan, SetConfig, SetMethod, Synthesis, require, require_at_least_one
-from privset.networks.adversaries import ConditionalDiscriminator, ConditionalGenerator, uniform_codes
+from privset.methods.method import (
+    Execution,
+    Plan,
+    SetConfig,
+    SetMethod,
+    Synthesis,
+    require,
+    require_at_least_one,
+    require_generator,
+)
+from privset.networks.adversaries import ConditionalDiscriminator
+from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
+from privset.networks.generators import ConditionalGenerator
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, VotesQuestion, Wards, calibrate, spend
 from privset.privacy.wards import Begin, Learn, Public, State
@@ -72,11 +84,14 @@ class TeacherConfig(SetConfig):
     """Maps of a teacher's second layer, beside one for each class."""
     teacher_norm: bool = True
     """Whether teachers have batch norm, as published; without it they also see what all images have in common."""
+    publish_generator: bool = True
+    """Whether the generator is published with the set, so that `privset sample` can draw more images from it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_at_least_one(self, "teachers", "batch_size", "teacher_steps", "steps", "code", "generator_width")
-        require_at_least_one(self, "generator_maps", "teacher_width", "teacher_maps")
+        require_at_least_one(self, "teachers", "batch_size", "teacher_steps", "steps")
+        require_at_least_one(self, "teacher_width", "teacher_maps")
+        require_generator(self, "code", "generator_width", "generator_maps")
         require(self.images >= 2, f"images must be at least 2, for batch norm, not {self.images}")
         require(self.pretraining >= 0, f"pretraining must be 0 or more, not {self.pretraining}")
         require(0 <= self.threshold <= 1, f"threshold must lie in [0, 1], not {self.threshold}")
@@ -109,6 +124,17 @@ class TeacherMethod(SetMethod[Config]):
     @abc.abstractmethod
     def _moves(self, curator: Curator, plan: Plan, wards: Wards, public: torch.Generator) -> Moves:
         """How answers become changes of images; ``public`` is for random numbers that everyone may know."""
+
+    @property
+    def generator_form(self) -> GeneratorForm | None:
+        """That of the generator, if it is to be published."""
+        return self._form if self.config.publish_generator else None
+
+    @property
+    def _form(self) -> GeneratorForm:
+        config = self.config
+        settings = {"length": config.code, "width": config.generator_width, "maps": config.generator_maps}
+        return GeneratorForm(architecture="conditional-dcgan", settings=settings)
 
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """The questions of every step, to all teachers."""
@@ -156,9 +182,7 @@ class TeacherMethod(SetMethod[Config]):
         config, facts, classes = self.config, plan.facts, len(plan.facts.classes)
         device, random = torch.device(execution.device), torch.Generator().manual_seed(config.seed)
         network_seed, teacher_seed = (int(torch.randint(2**31, (), generator=random)) for _ in range(2))
-        generator = ConditionalGenerator(
-            facts, length=config.code, seed=network_seed, width=config.generator_width, maps=config.generator_maps
-        ).to(device)
+        generator = self._form.build(facts, seed=network_seed).to(device)
         weights = list(generator.parameters())
         adam = Adam(weights, betas=(0.5, 0.999))
         adam.set_rate(config.rate)
@@ -166,19 +190,20 @@ class TeacherMethod(SetMethod[Config]):
         wards = curator.appoint(config.teachers_for(facts), begin, batch_size=config.batch_size)
         moves, steps = self._moves(curator, plan, wards, random), plan.events[0].count
 
-        def codes(count: int) -> Tensor:
-            return sent(uniform_codes(count, config.code, random), device)
+        def codes(labels: Tensor) -> Tensor:
+            return sent(generator.draw(labels, random), device)
 
         def teach() -> None:
             # Images of every class, for teachers to take those of their own records' classes.
-            labels = torch.arange(classes, device=device).repeat_interleave(config.batch_size)
+            labels = torch.arange(classes).repeat_interleave(config.batch_size)
             with torch.no_grad():
-                made = generator(codes(len(labels)), labels)
+                made = generator(codes(labels))
             curator.teach(wards, learn, {"made": made.view(classes, config.batch_size, *facts.shape)})
 
         def look() -> Glimpse:
             labels = torch.arange(classes).repeat_interleave(min(config.per_class, _SHOWN))
-            return Glimpse(drawn(generator, labels, config, facts, device, torch.Generator().manual_seed(0)), labels)
+            public = torch.Generator().manual_seed(0)  # the same codes each time, and not from the training's stream
+            return Glimpse(drawn(settled(generator, public), labels, public), labels)
 
         for question in self._questions(facts, plan.noise_multiplier):
             curator.prepay(question, steps)
@@ -190,47 +215,37 @@ class TeacherMethod(SetMethod[Config]):
         for _ in range(steps):
             for _ in range(config.teacher_steps):
                 teach()
-            labels = sent(torch.randint(classes, (config.images,), generator=random), device)
-            pixels = generator(codes(config.images), labels)
-            target = pixels.detach() + moves(pixels.detach(), labels)
+            labels = torch.randint(classes, (config.images,), generator=random)
+            pixels = generator(codes(labels))
+            target = pixels.detach() + moves(pixels.detach(), sent(labels, device))
             adam.step(torch.autograd.grad((target - pixels).square().sum(), weights))
             observer.step()
             observer.show(look)
         labels = torch.arange(classes).repeat_interleave(config.per_class)
-        return Synthesis(drawn(generator, labels, config, facts, device, random), labels)
+        network = settled(generator, random)
+        trained = TrainedGenerator.of(self._form, network) if config.publish_generator else None
+        return Synthesis(drawn(network, labels, random), labels, generator=trained)
 
 
-def drawn(
-    generator: ConditionalGenerator,
-    labels: Tensor,
-    config: TeacherConfig,
-    facts: PublicFacts,
-    device: torch.device,
-    random: torch.Generator,
-) -> Tensor:
-    """Normalised images ``[n, c, h, w]`` of these labels ``[n]``, on the processor; the generator stays as it is.
-
-    Batch norm is settled on many images of all classes first: a step's few would leave it restless.
-    """
-    classes = len(facts.classes)
-    averages = {name: value.clone() for name, value in generator.named_buffers()}
+def settled(generator: ConditionalGenerator, random: torch.Generator) -> ConditionalGenerator:
+    """A copy to draw images from: batch norm has seen many of all classes, where a step's few leave it restless."""
+    network, device = copy.deepcopy(generator), next(generator.parameters()).device
+    for layer in network.modules():
+        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
+            layer.reset_running_stats()
+            layer.momentum = 1.0
     with torch.no_grad():
-        for layer in generator.modules():
-            if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
-                layer.reset_running_stats()
-                layer.momentum = 1.0
-        some = (torch.arange(_SETTLING) % classes).to(device)
-        generator(uniform_codes(_SETTLING, config.code, random).to(device), some)
-        generator.eval()
-        parts = [
-            generator(uniform_codes(len(part), config.code, random).to(device), part.to(device)).cpu()
-            for part in labels.split(_SETTLING)
-        ]
-        generator.train()
-        for name, value in generator.named_buffers():
-            value.copy_(averages[name])
-    pixels = torch.cat(parts)
-    return torch.lerp(*pixel_range(facts, pixels), pixels)
+        network(network.draw(torch.arange(_SETTLING) % len(network.facts.classes), random).to(device))
+    return network.eval()
+
+
+@torch.no_grad()
+def drawn(network: ConditionalGenerator, labels: Tensor, random: torch.Generator) -> Tensor:
+    """Normalised images ``[n, c, h, w]`` of these labels ``[n]``, on the processor."""
+    device = next(network.parameters()).device
+    return torch.cat(
+        [network.normalised(network.draw(part, random).to(device)).cpu() for part in labels.split(_SETTLING)]
+    )
 
 
 def teaching(config: TeacherConfig, facts: PublicFacts, seed: int) -> tuple[Begin, Learn]:
@@ -282,13 +297,14 @@ def wishes(discriminator: ConditionalDiscriminator, state: State, pixels: Tensor
     return -grad(loss)(pixels)
 
 
-def claimed_by_rdp(each: float, delta: float) -> float:
-    """The epsilon that both published accountants make of a Renyi divergence of ``each`` times its order.
+def claimed_epsilon(events: tuple[GaussianEvent, ...], delta: float) -> float:
+    """The epsilon that both published accountants make of such answers on everyone, where they do not look at votes.
 
-    At the orders they look at, by the conversion of Mironov 2017.
+    They add up the Renyi divergences of the numbers of a step, which comes to that of all together, and convert the sum
+    by Mironov 2017, at orders of their choice.
 
-    >>> round(claimed_by_rdp(0.02, 1e-5), 3)
+    >>> round(claimed_epsilon((GaussianEvent(question="votes", sampling_rate=1.0, noise_multiplier=5.0),), 1e-5), 3)
     0.98
     """
-    orders = [1.1, *range(2, 200)]
-    return min(each * order + math.log(1 / delta) / (order - 1) for order in orders)
+    each = sum(event.count / (2 * event.noise_multiplier**2) for event in events)
+    return min(each * order + math.log(1 / delta) / (order - 1) for order in (1.1, *range(2, 200)))

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor, nn
 
-from privset.facts import PublicFacts
+from privset.facts import PublicFacts, pixel_range
+from privset.networks.generators import ConditionalGenerator, draw_centred_codes
 
 Weights = dict[str, Tensor]
 
@@ -99,8 +100,8 @@ def _with_marks(maps: Tensor, marks: Tensor) -> Tensor:
     return torch.cat([maps, marks[:, :, None, None].expand(-1, -1, *maps.shape[2:])], dim=1)
 
 
-class ConditionalGenerator(nn.Module):
-    """Codes ``[n, length]`` and labels ``[n]`` -> pixels in [0, 1] ``[n, c, h, w]``.
+class ConditionalDcgan(ConditionalGenerator):
+    """Codes ``[n, length + classes]`` -> pixels in [0, 1] ``[n, c, h, w]``.
 
     Two hidden layers, the second of them ``maps`` maps of a quarter of the image's height and width, and two transposed
     5x5 convolutions that double these; the label is given to every layer. Where a side is no multiple of 4 it is
@@ -109,14 +110,14 @@ class ConditionalGenerator(nn.Module):
 
     Args:
         facts: What is public about the images.
-        length: Numbers of a code.
+        length: Numbers of a code before its label.
         seed: Of the initial weights.
         width: Hidden units.
         maps: Of the layers between.
     """
 
     def __init__(self, facts: PublicFacts, *, length: int, seed: int, width: int = 1024, maps: int = 128) -> None:
-        super().__init__()
+        super().__init__(facts, length)
         self._classes = classes = len(facts.classes)
         sides = (facts.height, facts.width)
         half = tuple(math.ceil(side / 2) for side in sides)
@@ -135,22 +136,26 @@ class ConditionalGenerator(nn.Module):
                 assert layer.bias is not None
                 nn.init.zeros_(layer.bias)
 
-    def forward(self, codes: Tensor, labels: Tensor) -> Tensor:
-        """Pixels ``[n, c, h, w]``."""
-        marks = F.one_hot(labels, self._classes).to(codes.dtype)
-        values = F.relu(self.hidden_norm(self.hidden(torch.cat([codes, marks], dim=1))))
+    def draw(self, labels: Tensor, random: torch.Generator) -> Tensor:
+        """Fresh codes: uniform numbers from [-1, 1), and the label."""
+        return draw_centred_codes(labels, classes=self._classes, length=self.length, generator=random)
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """Codes ``[n, length + classes]`` -> pixels ``[n, c, h, w]``."""
+        marks = codes[:, self.length :]
+        values = F.relu(self.hidden_norm(self.hidden(codes)))
         values = F.relu(self.spread_norm(self.spread(torch.cat([values, marks], dim=1))))
         maps = values.view(len(codes), -1, *self._quarter)
         maps = F.relu(self.first_norm(self.first(_with_marks(maps, marks))))
         return torch.sigmoid(self.last(_with_marks(maps, marks)))
+
+    def normalised(self, codes: Tensor) -> Tensor:
+        """Codes ``[n, length + classes]`` -> images ``[n, c, h, w]`` in the normalised space."""
+        pixels = self(codes)
+        return torch.lerp(*pixel_range(self.facts, pixels), pixels)
 
 
 def _doubling(given: int, made: int, size: tuple[int, ...], target: tuple[int, ...]) -> nn.ConvTranspose2d:
     """A transposed convolution from maps of ``size`` to ones of ``target``, twice that or one less on each axis."""
     extra = tuple(goal - (2 * side - 1) for side, goal in zip(size, target, strict=True))
     return nn.ConvTranspose2d(given, made, _KERNEL, stride=2, padding=_PADDING, output_padding=extra)  # type: ignore[arg-type]
-
-
-def uniform_codes(count: int, length: int, generator: torch.Generator) -> Tensor:
-    """``[count, length]`` numbers, uniform between -1 and 1."""
-    return 2 * torch.rand(count, length, generator=generator) - 1

@@ -14,12 +14,19 @@ from torch import Tensor
 
 from privset.errors import ConfigError
 from privset.facts import PublicFacts
+from privset.networks.adversaries import ConditionalDcgan
 from privset.networks.deconvolution import DeconvolutionGenerator
-from privset.networks.generators import ConditionalGenerator, UpsamplingGenerator
+from privset.networks.generators import ConditionalGenerator, PerceptronGenerator, UpsamplingGenerator
+from privset.networks.residual import ResidualGenerator
+from privset.networks.transposed import TransposedGenerator
 
 GENERATORS: Mapping[str, Callable[..., ConditionalGenerator]] = {
     "upsampling": UpsamplingGenerator,
     "deconvolution": DeconvolutionGenerator,
+    "perceptron": PerceptronGenerator,
+    "residual": ResidualGenerator,
+    "transposed": TransposedGenerator,
+    "conditional-dcgan": ConditionalDcgan,
 }
 """Every generator that can be published, by its name; called with public facts, a seed, and its settings by name."""
 

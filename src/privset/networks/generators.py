@@ -6,6 +6,7 @@ One that is to be published is also listed in `privset.networks.generator_forms`
 from __future__ import annotations
 
 import abc
+import math
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
@@ -21,6 +22,16 @@ def draw_codes(labels: Tensor, *, classes: int, length: int, generator: torch.Ge
     tensor([0., 0., 1.])
     """
     numbers = torch.randn(len(labels), length, generator=generator)
+    return torch.cat([numbers, F.one_hot(labels, classes).to(numbers.dtype)], dim=1)
+
+
+def draw_centred_codes(labels: Tensor, *, classes: int, length: int, generator: torch.Generator) -> Tensor:
+    """Labels ``[n]`` -> codes ``[n, length + classes]``: uniform numbers from [-1, 1), and the label as a one-hot row.
+
+    >>> draw_centred_codes(torch.tensor([2]), classes=3, length=4, generator=torch.Generator())[0, 4:]
+    tensor([0., 0., 1.])
+    """
+    numbers = 2 * torch.rand(len(labels), length, generator=generator) - 1
     return torch.cat([numbers, F.one_hot(labels, classes).to(numbers.dtype)], dim=1)
 
 
@@ -87,6 +98,43 @@ class UpsamplingGenerator(ConditionalGenerator):
     def forward(self, codes: Tensor) -> Tensor:
         """Codes ``[n, length + classes]`` -> pixels ``[n, c, h, w]``."""
         return self.layers(codes)
+
+    def normalised(self, codes: Tensor) -> Tensor:
+        """Codes ``[n, length + classes]`` -> images ``[n, c, h, w]`` in the normalised space."""
+        pixels = self(codes)
+        return torch.lerp(*pixel_range(self.facts, pixels), pixels)
+
+
+class PerceptronGenerator(ConditionalGenerator):
+    """Codes ``[n, length + classes]`` -> pixels in [0, 1] ``[n, c, h, w]``: the generator of DP-CGAN.
+
+    One hidden layer, and a sigmoid for each number of an image. Weights begin normal, of variance 2 over the inputs;
+    biases are zero.
+
+    Args:
+        facts: What is public about the images.
+        length: Numbers of a code before its label.
+        seed: Of the initial weights.
+        width: Hidden units.
+    """
+
+    def __init__(self, facts: PublicFacts, *, length: int, seed: int, width: int = 128) -> None:
+        super().__init__(facts, length)
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            self.hidden = nn.Linear(length + len(facts.classes), width)
+            self.last = nn.Linear(width, math.prod(facts.shape))
+            for layer in (self.hidden, self.last):
+                nn.init.kaiming_normal_(layer.weight)
+                nn.init.zeros_(layer.bias)
+
+    def draw(self, labels: Tensor, random: torch.Generator) -> Tensor:
+        """Fresh codes: uniform numbers from [-1, 1), and the label."""
+        return draw_centred_codes(labels, classes=len(self.facts.classes), length=self.length, generator=random)
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """Codes ``[n, length + classes]`` -> pixels ``[n, c, h, w]``."""
+        return self.last(self.hidden(codes).relu()).sigmoid().view(-1, *self.facts.shape)
 
     def normalised(self, codes: Tensor) -> Tensor:
         """Codes ``[n, length + classes]`` -> images ``[n, c, h, w]`` in the normalised space."""

@@ -7,7 +7,8 @@ import torch.nn.functional as F  # noqa: N812 - the name torch's own documentati
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-from privset.facts import PublicFacts
+from privset.facts import PublicFacts, pixel_range
+from privset.networks.generators import ConditionalGenerator
 
 _START = 4
 """Height and width of the first maps."""
@@ -28,7 +29,7 @@ def pixel_norm(maps: Tensor) -> Tensor:
     return maps * torch.rsqrt(maps.square().mean(1, keepdim=True) + 1e-10)
 
 
-class ResidualGenerator(nn.Module):
+class ResidualGenerator(ConditionalGenerator):
     """Codes ``[n, length + classes]`` -> pixels in [0, 1] ``[n, c, h, w]``.
 
     A linear layer makes maps of 4 x 4 pixels; blocks of two 3x3 convolutions, each after a pixel norm and a ReLU, with
@@ -43,7 +44,7 @@ class ResidualGenerator(nn.Module):
     """
 
     def __init__(self, facts: PublicFacts, *, length: int, seed: int, width: int = 256) -> None:
-        super().__init__()
+        super().__init__(facts, length)
         channels, self._height, self._breadth = facts.shape
         self._width, side = width, max(self._height, self._breadth)
         doublings = next(number for number in range(1, 32) if _START << number >= side)
@@ -54,6 +55,10 @@ class ResidualGenerator(nn.Module):
             self.blocks = nn.ModuleList(_Block(width) for _ in range(doublings))
             self.end = spectral_norm(nn.Conv2d(width, channels, 3, padding=1))
 
+    def draw(self, labels: Tensor, random: torch.Generator) -> Tensor:
+        """Fresh codes: coins, and the label."""
+        return draw_bits(labels, classes=len(self.facts.classes), length=self.length, generator=random)
+
     def forward(self, codes: Tensor) -> Tensor:
         """Codes ``[n, length + classes]`` -> pixels ``[n, c, h, w]``."""
         maps = self.start(codes).view(-1, self._width, _START, _START)
@@ -62,6 +67,11 @@ class ResidualGenerator(nn.Module):
         maps = self.end(F.relu(pixel_norm(maps)))
         top, left = (maps.shape[2] - self._height) // 2, (maps.shape[3] - self._breadth) // 2
         return torch.sigmoid(maps[:, :, top : top + self._height, left : left + self._breadth])
+
+    def normalised(self, codes: Tensor) -> Tensor:
+        """Codes ``[n, length + classes]`` -> images ``[n, c, h, w]`` in the normalised space."""
+        pixels = self(codes)
+        return torch.lerp(*pixel_range(self.facts, pixels), pixels)
 
 
 class _Block(nn.Module):

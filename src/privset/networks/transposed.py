@@ -6,7 +6,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor, nn
 
-from privset.facts import PublicFacts
+from privset.facts import PublicFacts, pixel_range
+from privset.networks.generators import ConditionalGenerator
+
+_EMBEDDING = 8
+"""Numbers that a label becomes."""
 
 
 def draw_uniform_codes(labels: Tensor, *, classes: int, length: int, generator: torch.Generator) -> Tensor:
@@ -19,7 +23,7 @@ def draw_uniform_codes(labels: Tensor, *, classes: int, length: int, generator: 
     return torch.cat([numbers, F.one_hot(labels, classes).to(numbers.dtype)], dim=1)
 
 
-class TransposedGenerator(nn.Module):
+class TransposedGenerator(ConditionalGenerator):
     """Codes ``[n, length + classes]`` -> pixels in [-1, 1] ``[n, c, h, w]``.
 
     The label is embedded; a transposed convolution makes maps of a quarter of the image's height and width of code and
@@ -31,35 +35,44 @@ class TransposedGenerator(nn.Module):
         facts: What is public about the images.
         length: Numbers of a code before its label.
         seed: Of the initial weights.
-        width: Maps of the first layer, at least 4.
-        embedding: Numbers that a label becomes.
+        width: Maps of the first layer.
     """
 
-    def __init__(self, facts: PublicFacts, *, length: int, seed: int, width: int = 256, embedding: int = 8) -> None:
-        super().__init__()
+    def __init__(self, facts: PublicFacts, *, length: int, seed: int, width: int = 256) -> None:
+        super().__init__(facts, length)
         channels, self._height, self._breadth = facts.shape
         quarter = (self._height + 3) // 4, (self._breadth + 3) // 4
+        maps = width, max(1, width // 2), max(1, width // 4)
         self._classes = len(facts.classes)
         # As for classifiers: of all generators only that of the CPU is moved, and put back.
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
-            self.embedding = nn.Parameter(torch.randn(self._classes, embedding))
+            self.embedding = nn.Parameter(torch.randn(self._classes, _EMBEDDING))
             self.layers = nn.Sequential(
-                nn.ConvTranspose2d(length + embedding, width, quarter, bias=False),
-                *_finished(width),
-                nn.ConvTranspose2d(width, width // 2, 4, stride=2, padding=1, bias=False),
-                *_finished(width // 2),
-                nn.ConvTranspose2d(width // 2, width // 4, 4, stride=2, padding=1, bias=False),
-                *_finished(width // 4),
-                nn.Conv2d(width // 4, channels, 3, padding=1),
+                nn.ConvTranspose2d(length + _EMBEDDING, maps[0], quarter, bias=False),
+                *_finished(maps[0]),
+                nn.ConvTranspose2d(maps[0], maps[1], 4, stride=2, padding=1, bias=False),
+                *_finished(maps[1]),
+                nn.ConvTranspose2d(maps[1], maps[2], 4, stride=2, padding=1, bias=False),
+                *_finished(maps[2]),
+                nn.Conv2d(maps[2], channels, 3, padding=1),
                 nn.Tanh(),
             )
+
+    def draw(self, labels: Tensor, random: torch.Generator) -> Tensor:
+        """Fresh codes: uniform numbers from [0, 1), and the label."""
+        return draw_uniform_codes(labels, classes=self._classes, length=self.length, generator=random)
 
     def forward(self, codes: Tensor) -> Tensor:
         """Codes ``[n, length + classes]`` -> pixels ``[n, c, h, w]``."""
         numbers, labels = codes[:, : -self._classes], codes[:, -self._classes :]
         start = torch.cat([numbers, labels @ self.embedding], dim=1)[:, :, None, None]
         return self.layers(start)[:, :, : self._height, : self._breadth]
+
+    def normalised(self, codes: Tensor) -> Tensor:
+        """Codes ``[n, length + classes]`` -> images ``[n, c, h, w]`` in the normalised space."""
+        pixels = self(codes)
+        return torch.lerp(*pixel_range(self.facts, pixels), (pixels + 1) / 2)
 
 
 def _finished(width: int) -> tuple[nn.Module, nn.Module]:

@@ -20,7 +20,7 @@ from privset.privacy.kept import KeptAnswers
 from privset.privacy.layered import LayeredLoss
 from privset.privacy.ledger import Ledger
 from privset.privacy.noise import NoiseSource
-from privset.privacy.pullback import BatchLoss, Recorder, pulling, pulling_by_wards
+from privset.privacy.pullback import BatchLoss, pulling, pulling_by_wards
 from privset.privacy.questions import GradientQuestion, PullbackQuestion, Question, TotalQuestion, VotesQuestion
 from privset.privacy.standing import Checkpoint, Standing
 from privset.privacy.sums import Statistic, Transform, check_statistic, summing
@@ -202,14 +202,7 @@ class Curator:
         self._pay(question, 1)
         return self._answer_votes(question, wards, say, public)
 
-    def pullback(
-        self,
-        question: PullbackQuestion,
-        loss: BatchLoss,
-        generated: Tensor,
-        *public: Tensor,
-        record: Recorder | None = None,
-    ) -> Tensor:
+    def pullback(self, question: PullbackQuestion, loss: BatchLoss, generated: Tensor, *public: Tensor) -> Tensor:
         """The noisy gradient, of the shape of ``generated [m, c, h, w]``, of a loss that looks at a sample of records.
 
         Guarantee: one sampled Gaussian answer of sensitivity 2 ``clip_norm`` over all images together, whatever the
@@ -219,10 +212,10 @@ class Curator:
 
         Args:
             question: Rate, clipping and noise.
-            loss: A public function without memory of (generated, *public, images, labels, weights).
+            loss: A public function without memory of (generated, *public, images, labels, weights); on a graphics card
+                it is recorded and played back, so it must not ask the device for a number.
             generated: The images that are to change; public.
             public: What else the loss is given.
-            record: Makes a step faster to repeat; what it keeps of it stays here.
         """
         if generated.dtype not in (torch.float32, torch.float64):
             raise ConfigError("gradients are asked for in float32 or float64; in less, clipping would not hold")
@@ -230,7 +223,7 @@ class Curator:
             raise ConfigError("the question is about wards; ask for pullback_by")
         self._refuse_kept("pullback")
         self._pay(question, 1)
-        return self._answer_pullback(question, loss, generated, public, record)
+        return self._answer_pullback(question, loss, generated, public)
 
     def pullback_by(self, question: PullbackQuestion, wards: Wards, say: Say, public: Public) -> Tensor:
         """The noisy sum of how wards, all or a secret few, would have the generated images change ``[m, ...]``.

@@ -20,14 +20,12 @@ from privset.privacy.noise import NoiseSource
 from privset.privacy.questions import PullbackQuestion
 from privset.privacy.sampling import fixed_sample, poisson_sample
 from privset.privacy.wards import Guardian, Public, Say, Wards
+from privset.recording import recorded
 
 BatchLoss = Callable[..., Tensor]
 """(generated [m, c, h, w], *public, images [k, c, h, w], labels [k], weights [k]) -> []: any function without memory.
 
 The images are normalised records, weights add up to 1, and rows of weight 0 are blank."""
-
-Recorder = Callable[[Callable[..., Tensor], torch.device], Callable[..., Tensor]]
-"""Makes a step faster to repeat on a device, and changes nothing else: `privset.recording.recorded`."""
 
 
 def shortened_sum(gradients: Tensor, clip_norm: float, *, each_image: bool) -> tuple[Tensor, Tensor]:
@@ -65,24 +63,17 @@ def places_for(size: int, rate: float) -> int:
 
 def pulling(
     images: Tensor, labels: Tensor, facts: PublicFacts, noise: NoiseSource, tally: Tally
-) -> Callable[[PullbackQuestion, BatchLoss, Tensor, tuple[Tensor, ...], Recorder | None], Tensor]:
+) -> Callable[[PullbackQuestion, BatchLoss, Tensor, tuple[Tensor, ...]], Tensor]:
     """The function that answers about a sample of records: a closure, which alone holds them and what is recorded."""
     steps: dict[BatchLoss, Callable[..., Tensor]] = {}
 
-    def answer(
-        question: PullbackQuestion,
-        loss: BatchLoss,
-        generated: Tensor,
-        public: tuple[Tensor, ...],
-        record: Recorder | None,
-    ) -> Tensor:
+    def answer(question: PullbackQuestion, loss: BatchLoss, generated: Tensor, public: tuple[Tensor, ...]) -> Tensor:
         places = places_for(facts.size, question.sampling_rate)
         chosen = poisson_sample(noise, len(labels), question.sampling_rate)[:places]
         shown, shown_labels, weights = _shown(images, labels, facts, chosen, places, generated.dtype)
         if loss not in steps:
             steps.clear()
-            step = _gradient_of(loss)
-            steps[loss] = step if record is None else record(step, images.device)
+            steps[loss] = recorded(_gradient_of(loss), images.device)
         gradient = steps[loss](generated, *public, shown, shown_labels, weights)
         if gradient.shape != generated.shape:
             raise ConfigError(f"the gradient has the shape {list(gradient.shape)}, not that of the generated images")
