@@ -10,6 +10,7 @@ from privset.networks.generators import ConditionalGenerator
 
 SETTINGS = {
     "upsampling": {"length": 3, "width": 5},
+    "linear": {"length": 3},
     "deconvolution": {"length": 3, "width": 8, "bounded": True},
 }
 """Small settings of every generator that can be published; a new one adds its own here."""

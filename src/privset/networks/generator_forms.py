@@ -16,9 +16,11 @@ from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.networks.deconvolution import DeconvolutionGenerator
 from privset.networks.generators import ConditionalGenerator, UpsamplingGenerator
+from privset.networks.linear import LinearGenerator
 
 GENERATORS: Mapping[str, Callable[..., ConditionalGenerator]] = {
     "upsampling": UpsamplingGenerator,
+    "linear": LinearGenerator,
     "deconvolution": DeconvolutionGenerator,
 }
 """Every generator that can be published, by its name; called with public facts, a seed, and its settings by name."""
