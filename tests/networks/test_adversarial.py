@@ -6,6 +6,7 @@ from tests.conftest import facts_for
 from torch.func import grad, vmap
 
 from privset.networks.critics import Critic
+from privset.networks.linear import LinearGenerator
 from privset.networks.residual import ResidualGenerator, draw_bits, pixel_norm
 from privset.networks.transposed import TransposedGenerator, draw_uniform_codes
 
@@ -49,6 +50,29 @@ def test_the_published_critic_has_about_a_million_weights():
     critic = Critic(facts_for(40, classes=10, side=28))
     weights = critic.first_weights([0])
     assert sum(weights[name].numel() for name in critic.shapes) == 1_071_105
+
+
+@pytest.mark.parametrize(("side", "channels"), [(8, 1), (11, 3)])
+def test_a_linear_generator_makes_one_image_for_each_class_and_a_change_for_each_coin(side, channels):
+    facts = facts_for(40, side=side, channels=channels)
+    network = LinearGenerator(facts, length=2, seed=0)
+    images = network(torch.tensor([[0, 0, 1, 0, 0], [1, 0, 1, 0, 0], [0, 0, 0, 1, 0], [1, 0, 0, 1, 0.0]])).detach()
+    assert images.shape == (4, channels, side, side)
+    assert 0 < float(images.min()) < float(images.max()) < 1
+    before = images.logit()
+    assert torch.allclose(before[1] - before[0], before[3] - before[2], atol=1e-5)
+
+
+def test_a_dense_critic_is_a_hidden_layer_and_two_products_all_of_stretch_one():
+    critic = Critic(facts_for(40), width=6, dense=True)
+    state = {name: value[0] for name, value in critic.first_weights([1]).items()}
+    for _ in range(500):
+        state |= critic.followed(state)
+    images, labels = torch.randn(5, 1, 8, 8), torch.tensor([0, 1, 2, 1, 1])
+    normed = {name: state[name] / torch.linalg.matrix_norm(state[name], 2) for name in ("dense", "linear", "classes")}
+    hidden = (images.flatten(1) @ normed["dense"].T + state["bias of dense"]).relu()
+    expected = (hidden * (normed["linear"] + normed["classes"][labels])).sum(1) + state["bias"]
+    assert torch.allclose(critic(state, images, labels), expected, atol=1e-4)
 
 
 def test_power_steps_bring_every_weight_to_stretch_by_one():

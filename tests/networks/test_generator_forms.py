@@ -10,6 +10,7 @@ from privset.networks.generators import ConditionalGenerator
 
 SETTINGS = {
     "upsampling": {"length": 3, "width": 5},
+    "linear": {"length": 3},
     "deconvolution": {"length": 3, "width": 8, "bounded": True},
     "perceptron": {"length": 3, "width": 5},
     "residual": {"length": 3, "width": 4},

@@ -2,7 +2,8 @@
 
 Three strided convolutions and a linear layer say how real an image looks; a vector for each class, multiplied with the
 same features, how much like its class (Miyato, Koyama: ICLR 2018). All weights have spectral norm: each is divided by
-its largest stretch, which a vector that is kept beside it follows by one step of the power method at a time.
+its largest stretch, which a vector that is kept beside it follows by one step of the power method at a time. Where
+records are few, one dense layer may take the place of the convolutions: it learns what classes look like much sooner.
 """
 
 from __future__ import annotations
@@ -27,17 +28,26 @@ class Critic:
     Args:
         facts: What is public about the images.
         width: Maps of the first convolution; the second and third have twice and four times as many.
+        dense: Whether one dense layer of ``width`` units takes the place of the convolutions.
     """
 
-    def __init__(self, facts: PublicFacts, *, width: int = 64) -> None:
+    def __init__(self, facts: PublicFacts, *, width: int = 64, dense: bool = False) -> None:
         channels, height, breadth = facts.shape
-        for _ in range(3):
-            height, breadth = (height + 1) // 2, (breadth + 1) // 2
-        widths = (channels, width, 2 * width, 4 * width)
-        features = widths[-1] * height * breadth
-        self.shapes = {
-            **{f"conv {k}": (widths[k + 1], widths[k], 5, 5) for k in range(3)},
-            **{f"bias {k}": (widths[k + 1],) for k in range(3)},
+        self.shapes: dict[str, tuple[int, ...]]
+        if dense:
+            self._layers, features = 0, width
+            self.shapes = {"dense": (width, channels * height * breadth), "bias of dense": (width,)}
+        else:
+            self._layers = 3
+            for _ in range(self._layers):
+                height, breadth = (height + 1) // 2, (breadth + 1) // 2
+            widths = (channels, width, 2 * width, 4 * width)
+            features = widths[-1] * height * breadth
+            self.shapes = {
+                **{f"conv {k}": (widths[k + 1], widths[k], 5, 5) for k in range(self._layers)},
+                **{f"bias {k}": (widths[k + 1],) for k in range(self._layers)},
+            }
+        self.shapes |= {
             "linear": (1, features),
             "bias": (1,),
             "classes": (len(facts.classes), features),
@@ -81,9 +91,11 @@ class Critic:
             for name, shape in self.shapes.items()
         }
         maps = images
-        for k in range(3):
+        for k in range(self._layers):
             maps = F.relu(F.conv2d(maps, normed[f"conv {k}"], normed[f"bias {k}"], stride=2, padding=2))
         features = maps.flatten(1)
+        if not self._layers:
+            features = F.relu(features @ normed["dense"].T + normed["bias of dense"])
         # Not `one_hot`, which looks at its labels, and so cannot be evaluated side by side.
         belongs = (labels[:, None] == torch.arange(len(normed["classes"]), device=labels.device)).to(features.dtype)
         alike = (belongs @ normed["classes"] * features).sum(1)
@@ -92,7 +104,7 @@ class Critic:
 
 def _fed_like(name: str) -> str:
     """The weight that has as many inputs as this weight or bias."""
-    return {"bias": "linear"}.get(name, name.replace("bias", "conv"))
+    return {"bias": "linear", "bias of dense": "dense"}.get(name, name.replace("bias", "conv"))
 
 
 def _power(weight: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:

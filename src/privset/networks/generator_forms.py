@@ -17,11 +17,13 @@ from privset.facts import PublicFacts
 from privset.networks.adversaries import ConditionalDcgan
 from privset.networks.deconvolution import DeconvolutionGenerator
 from privset.networks.generators import ConditionalGenerator, PerceptronGenerator, UpsamplingGenerator
+from privset.networks.linear import LinearGenerator
 from privset.networks.residual import ResidualGenerator
 from privset.networks.transposed import TransposedGenerator
 
 GENERATORS: Mapping[str, Callable[..., ConditionalGenerator]] = {
     "upsampling": UpsamplingGenerator,
+    "linear": LinearGenerator,
     "deconvolution": DeconvolutionGenerator,
     "perceptron": PerceptronGenerator,
     "residual": ResidualGenerator,

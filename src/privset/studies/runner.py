@@ -233,9 +233,7 @@ class _Bench:
             else:
                 made = self._go_on(cell, number, method, dataset, work / "release", piece)
             self._made[key] = made
-            if number == 0 and not isinstance(
-                made[0], ClassifierRelease
-            ):  # not of each network
+            if number == 0 and not isinstance(made[0], ClassifierRelease):  # not of each network
                 write(preview, (made[0].path / PREVIEW_FILE).read_bytes())
         release, generated = self._made[key]
         if isinstance(release, ClassifierRelease):
