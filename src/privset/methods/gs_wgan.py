@@ -253,12 +253,12 @@ class GsWgan(SetMethod[GsWganConfig]):
         def look() -> Glimpse:
             # The same codes each time, and not from the stream of the training.
             labels, public = torch.arange(classes).repeat_interleave(min(config.per_class, _SHOWN)), torch.Generator()
-            codes = network.draw(labels, public.manual_seed(0))
+            codes = sent(network.draw(labels, public.manual_seed(0)), device)
             network.eval()  # else it would change: its spectral norms follow every pass
             with torch.no_grad():
-                pixels = network(sent(codes, device))
+                shown = network.normalised(codes)
             network.train()
-            return Glimpse(_normalised(pixels, facts), labels)
+            return Glimpse(shown, labels)
 
         seeds = int(torch.randint(2**31, (), generator=random))
         critics = curator.appoint(
