@@ -16,8 +16,8 @@ TINY = {
     "dp-sinkhorn": "--steps 2 --batch-size 60 --width 4 --code 3",
     "g-pate": "--teachers 60 --batch-size 4 --images 3 --steps 2 --projections 2 --code 3 --generator-width 5 "
     "--generator-maps 2 --teacher-width 4 --teacher-maps 2",
-    "datalens": "--teachers 60 --batch-size 4 --images 3 --steps 2 --top 3 --pretraining 1 --code 3 --generator-width 5 "
-    "--generator-maps 2 --teacher-width 4 --teacher-maps 2",
+    "datalens": "--teachers 60 --batch-size 4 --images 3 --steps 2 --top 3 --pretraining 1 --code 3 "
+    "--generator-width 5 --generator-maps 2 --teacher-width 4 --teacher-maps 2",
 }
 
 
