@@ -8,7 +8,7 @@ from tests.conftest import TINY, facts_for, records_for
 from privset.errors import BudgetError, ConfigError
 from privset.facts import scale
 from privset.methods import DataLens, DataLensConfig, GPate, GPateConfig
-from privset.methods.teachers import claimed_epsilon, discriminator_of, drawn, settled, teaching, wishes
+from privset.methods.teachers import asked_classes, claimed_epsilon, discriminator_of, drawn, settled, teaching, wishes
 from privset.networks.adversaries import ConditionalDcgan
 from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, Ledger, PrivacyBudget, seeded_noise, spend
@@ -61,6 +61,8 @@ def test_noise_that_is_too_little_or_without_need_is_refused(name):
         ({"pretraining": -1}, "pretraining must be 0 or more"),
         ({"threshold": 1.5}, "threshold must lie in"),
         ({"sigma": 0.0}, "sigma must be a positive number"),
+        ({"label_weight": 0.0}, "label-weight must be a positive number"),
+        ({"generator_steps": 0}, "generator-steps must be at least 1"),
         ({"steps": 10**6}, "steps must be at most"),
     ],
 )
@@ -90,6 +92,39 @@ def test_a_step_of_a_teacher_is_a_step_of_adam_on_its_records_against_images_of_
         adam.step()
     for name, value in weights.items():
         assert torch.allclose(state[name], value, rtol=1e-3, atol=2e-5), name
+
+
+@pytest.mark.parametrize("norm", [True, False])
+def test_teachers_that_have_learned_nothing_do_not_agree(norm):
+    config = dataclasses.replace(CONFIG, teacher_norm=norm)
+    begin, _ = teaching(config, FACTS, 5)
+    discriminator, states = discriminator_of(config, FACTS), begin(range(200))
+    later = begin(range(150, 200))
+    # However many are begun at once.
+    assert all(torch.equal(value[150:], later[name]) for name, value in states.items())
+    pixels, labels = torch.rand(6, *FACTS.shape, generator=torch.Generator().manual_seed(0)), torch.arange(6) % 3
+    said = torch.func.vmap(lambda state: wishes(discriminator, state, pixels, labels).sign())(states)
+    assert float(said.mean(0).square().mean().sqrt()) < 0.2  # a coin each would have 0.07, and teachers alike 1
+
+
+def test_a_question_is_about_every_class_as_often_as_can_be():
+    random = torch.Generator().manual_seed(0)
+    drawn = torch.stack([asked_classes(8, 3, random) for _ in range(50)])
+    counts = torch.stack([row.bincount(minlength=3) for row in drawn])
+    assert set(counts.unique().tolist()) == {2, 3}
+    assert len(drawn.unique(dim=0)) > 10
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_more_steps_towards_an_answer_ask_nothing_more(name):
+    budget, made = PrivacyBudget(epsilon=5.0), []
+    for number in (1, 4):
+        method = METHODS[name](dataclasses.replace(TINY[name], generator_steps=number))
+        ledger = Ledger(budget)
+        plan = method.plan(FACTS, budget)
+        assert plan.events == METHODS[name](TINY[name]).plan(FACTS, budget).events
+        made.append(method.run(Curator(records_for(FACTS), FACTS, ledger, seeded_noise(0)), plan).images)
+    assert not torch.equal(*made)
 
 
 def test_wishes_point_to_what_a_teacher_takes_for_true():
@@ -126,7 +161,12 @@ def test_without_noise_images_move_as_the_teachers_wish(name):
     method = METHODS[name](config)
     curator = Curator(records_for(FACTS), FACTS, Ledger(budget), seeded_noise(0))
     begin, _ = teaching(config, FACTS, 5)
-    wards = curator.appoint(12, begin, batch_size=4)  # none has learned yet: all wish the same
+    alike = begin(range(1))
+
+    def begin_alike(numbers):  # and none has learned yet: all wish the same
+        return {name: value.expand(len(numbers), *value.shape[1:]) for name, value in alike.items()}
+
+    wards = curator.appoint(12, begin_alike, batch_size=4)
     moves = method._moves(curator, method.plan(FACTS, budget), wards, torch.Generator().manual_seed(0))
     discriminator, random = discriminator_of(config, FACTS), torch.Generator().manual_seed(1)
     pixels, labels = torch.rand(3, *FACTS.shape, generator=random), torch.tensor([0, 1, 2])

@@ -52,10 +52,10 @@ def test_they_fit_images_of_all_forms(form):
     assert discriminator(discriminator.begin(0), pixels, labels).shape == (4,)
 
 
-@pytest.mark.parametrize("norm", [True, False])
-def test_the_discriminator_is_two_convolutions_and_two_layers_with_batch_norm_or_without(norm):
+@pytest.mark.parametrize(("norm", "weight"), [(True, 1.0), (False, 1.0), (False, 4.0)])
+def test_the_discriminator_is_two_convolutions_and_two_layers_with_batch_norm_or_without(norm, weight):
     facts = facts_of(1, 9, 8)
-    discriminator = ConditionalDiscriminator(facts, maps=3, width=5, norm=norm)
+    discriminator = ConditionalDiscriminator(facts, maps=3, width=5, norm=norm, label_weight=weight)
     random = torch.Generator().manual_seed(0)
     weights = {
         name: torch.randn(value.shape, generator=random, dtype=torch.float64)
@@ -63,7 +63,7 @@ def test_the_discriminator_is_two_convolutions_and_two_layers_with_batch_norm_or
     }
     pixels = torch.rand(6, 1, 9, 8, generator=random, dtype=torch.float64)
     labels = torch.tensor([0, 1, 2, 0, 1, 2])
-    marks = F.one_hot(labels, 3).double()
+    marks = weight * F.one_hot(labels, 3).double()
 
     def marked(maps):
         return torch.cat([maps, marks[:, :, None, None] * torch.ones_like(maps[:, :1])], dim=1)

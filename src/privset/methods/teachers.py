@@ -63,6 +63,8 @@ class TeacherConfig(SetConfig):
     """Steps of every teacher before each further question."""
     images: int = 15
     """Generated images that each question is about; all of one step of the generator."""
+    generator_steps: int = 1
+    """Steps of Adam that the generator takes towards each answer, as published one; more of them cost no privacy."""
     steps: int | None = None
     """Steps of the generator; None is as many as the budget pays for with the noise that is given."""
     sigma: float | None = None
@@ -84,20 +86,24 @@ class TeacherConfig(SetConfig):
     """Maps of a teacher's second layer, beside one for each class."""
     teacher_norm: bool = True
     """Whether teachers have batch norm, as published; without it they also see what all images have in common."""
+    label_weight: float = 1.0
+    """What a label is multiplied by where it is given to a layer of a teacher; published is 1. More has teachers tell
+    classes apart sooner."""
     publish_generator: bool = True
     """Whether the generator is published with the set, so that `privset sample` can draw more images from it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_at_least_one(self, "teachers", "batch_size", "teacher_steps", "steps")
-        require_at_least_one(self, "teacher_width", "teacher_maps")
+        require_at_least_one(self, "teacher_width", "teacher_maps", "generator_steps")
         require_generator(self, "code", "generator_width", "generator_maps")
         require(self.images >= 2, f"images must be at least 2, for batch norm, not {self.images}")
         require(self.pretraining >= 0, f"pretraining must be 0 or more, not {self.pretraining}")
         require(0 <= self.threshold <= 1, f"threshold must lie in [0, 1], not {self.threshold}")
-        for name in ("rate", "sigma"):
+        for name in ("rate", "sigma", "label_weight"):
             value = getattr(self, name)
-            require(value is None or 0 < value < math.inf, f"{name} must be a positive number, not {value}")
+            spelled = name.replace("_", "-")
+            require(value is None or 0 < value < math.inf, f"{spelled} must be a positive number, not {value}")
         require(self.steps is None or self.steps <= _MOST_STEPS, f"steps must be at most {_MOST_STEPS}")
         require(
             self.steps is not None or self.sigma is not None,
@@ -215,16 +221,29 @@ class TeacherMethod(SetMethod[Config]):
         for _ in range(steps):
             for _ in range(config.teacher_steps):
                 teach()
-            labels = torch.randint(classes, (config.images,), generator=random)
-            pixels = generator(codes(labels))
+            labels = asked_classes(config.images, classes, random)
+            asked = codes(labels)
+            pixels = generator(asked)
             target = pixels.detach() + moves(pixels.detach(), sent(labels, device))
             adam.step(torch.autograd.grad((target - pixels).square().sum(), weights))
+            for _ in range(config.generator_steps - 1):  # of an answer that is paid for
+                adam.step(torch.autograd.grad((target - generator(asked)).square().sum(), weights))
             observer.step()
             observer.show(look)
         labels = torch.arange(classes).repeat_interleave(config.per_class)
         network = settled(generator, random)
         trained = TrainedGenerator.of(self._form, network) if config.publish_generator else None
         return Synthesis(drawn(network, labels, random), labels, generator=trained)
+
+
+def asked_classes(images: int, classes: int, random: torch.Generator) -> Tensor:
+    """Labels ``[images]`` of what one question is about: each class as often as any other, or once more at most.
+
+    >>> asked_classes(4, 2, torch.Generator()).bincount().tolist()
+    [2, 2]
+    """
+    decks = [torch.randperm(classes, generator=random) for _ in range(math.ceil(images / classes))]
+    return torch.cat(decks)[:images]
 
 
 def settled(generator: ConditionalGenerator, random: torch.Generator) -> ConditionalGenerator:
@@ -249,16 +268,19 @@ def drawn(network: ConditionalGenerator, labels: Tensor, random: torch.Generator
 
 
 def teaching(config: TeacherConfig, facts: PublicFacts, seed: int) -> tuple[Begin, Learn]:
-    """How teachers begin, all alike, and how one learns: a step of Adam on records against generated images."""
+    """How teachers begin, each with weights of its own, and how one learns: a step of Adam on records against images.
+
+    If all began alike they would agree, at first, on what none of them has learned, and the generator would follow it.
+    """
     discriminator = discriminator_of(config, facts)
-    first = discriminator.begin(seed)
+    names = tuple(discriminator.begin(seed))
 
     def begin(numbers: range) -> State:
-        state = dict(first)
-        for name, value in first.items():
-            state |= {f"mean {name}": torch.zeros_like(value), f"square {name}": torch.zeros_like(value)}
-        state["count"] = torch.zeros(())
-        return {name: value.expand(len(numbers), *value.shape) for name, value in state.items()}
+        firsts = [discriminator.begin(seed + number) for number in numbers]
+        state = {name: torch.stack([first[name] for first in firsts]) for name in names}
+        for name in names:
+            state |= {f"{kind} {name}": torch.zeros_like(state[name]) for kind in ("mean", "square")}
+        return state | {"count": torch.zeros(len(numbers))}
 
     def learn(state: State, images: Tensor, labels: Tensor, public: Public) -> State:
         true = scale(images, facts)
@@ -269,7 +291,7 @@ def teaching(config: TeacherConfig, facts: PublicFacts, seed: int) -> tuple[Begi
             said_made = discriminator(weights, made, labels)
             return F.softplus(-said_true).mean() + F.softplus(said_made).mean()
 
-        weights = {name: state[name] for name in first}
+        weights = {name: state[name] for name in names}
         slopes, count, after = grad(loss)(weights), state["count"] + 1, {}
         for name, weight in weights.items():
             mean = torch.lerp(slopes[name], state[f"mean {name}"], 0.5)
@@ -284,7 +306,11 @@ def teaching(config: TeacherConfig, facts: PublicFacts, seed: int) -> tuple[Begi
 def discriminator_of(config: TeacherConfig, facts: PublicFacts) -> ConditionalDiscriminator:
     """The network that every teacher is."""
     return ConditionalDiscriminator(
-        facts, maps=config.teacher_maps, width=config.teacher_width, norm=config.teacher_norm
+        facts,
+        maps=config.teacher_maps,
+        width=config.teacher_width,
+        norm=config.teacher_norm,
+        label_weight=config.label_weight,
     )
 
 

@@ -33,10 +33,13 @@ class ConditionalDiscriminator:
         width: Hidden units.
         norm: Whether there is batch norm, as published. With it a teacher is blind to what all images of a batch have
             in common; without it, its layers are scaled and shifted all the same.
+        label_weight: What a label is multiplied by where it is given to a layer; 1 as published.
     """
 
-    def __init__(self, facts: PublicFacts, *, maps: int = 32, width: int = 256, norm: bool = True) -> None:
-        self._norm = norm
+    def __init__(
+        self, facts: PublicFacts, *, maps: int = 32, width: int = 256, norm: bool = True, label_weight: float = 1.0
+    ) -> None:
+        self._norm, self._label_weight = norm, label_weight
         self._classes = classes = len(facts.classes)
         first, second = facts.channels + classes, maps + classes
         pixels = math.ceil(math.ceil(facts.height / 2) / 2) * math.ceil(math.ceil(facts.width / 2) / 2)
@@ -63,6 +66,7 @@ class ConditionalDiscriminator:
     def __call__(self, weights: Weights, pixels: Tensor, labels: Tensor) -> Tensor:
         """Logits ``[n]``."""
         marks = (labels[:, None] == torch.arange(self._classes, device=labels.device)).to(pixels.dtype)
+        marks = self._label_weight * marks
         maps = F.leaky_relu(self._convolved(weights, "first", _with_marks(pixels, marks)), 0.2)
         maps = self._normed(weights, "second", self._convolved(weights, "second", _with_marks(maps, marks)), (0, 2, 3))
         flat = torch.cat([F.leaky_relu(maps, 0.2).flatten(1), marks], dim=1)
