@@ -320,17 +320,17 @@ class _Job:
         # The libraries that make noise of a key, too: another version might make other noise of it.
         identity = self.identity(command) | {"software": deciding_versions("numpy", "randomgen")} | more
         with Unfinished(self.out, identity) as work:
-            ledger, standing = go_on(
+            ledger, standing, noise = go_on(
                 self.planned.budget, work.ledger, work.folder, self.noise, work.words, self.observer
             )
-            yield _Asking(curator=self.curator(ledger, standing=standing), ledger=ledger, standing=standing)
+            yield _Asking(curator=self.curator(ledger, noise, standing=standing), ledger=ledger, standing=standing)
 
-    def curator(self, ledger: Ledger, **options: Any) -> Curator:
+    def curator(self, ledger: Ledger, noise: NoiseSource | None = None, **options: Any) -> Curator:
         return Curator(
             self.dataset.train,
             self.dataset.facts,
             ledger,
-            self.noise,
+            noise or self.noise,
             device=self.execution.device,
             chunk=self.execution.chunk,
             tally=self.tally,

@@ -311,6 +311,14 @@ def test_parameters_too_coarse_for_clipping_are_refused_before_they_are_charged(
     assert not path.exists()
 
 
+def test_half_precision_from_outside_is_refused_before_it_is_charged(facts, records, tmp_path):
+    curator = curator_for(records, facts, path=tmp_path / "ledger")
+    question = TotalQuestion(bound=1.0, noise_multiplier=1.0)
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ConfigError, match="half precision"):
+        curator.total(question, pixels)
+    assert not (tmp_path / "ledger").exists()
+
+
 def test_a_long_sum_of_short_contributions_does_not_round_past_the_bound():
     # In float32 the sum of thousands of equal contributions drifts; one record less must still move it by C alone.
     facts = facts_for(6000)

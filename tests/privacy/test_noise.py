@@ -152,3 +152,15 @@ def test_noise_on_a_graphics_card_is_normal_and_stays_there():
     assert first.dtype == torch.float32
     assert stats.kstest((first / 3).cpu().numpy(), "norm").pvalue > 1e-6
     assert abs(float((first * second).mean()) / 9) < 5 / math.sqrt(200_000)
+
+
+def test_a_source_apart_has_its_own_key_or_the_same_seed():
+    secret = system_noise()
+    assert secret.apart().state()["chacha"]["keysetup"] != secret.state()["chacha"]["keysetup"]
+    assert secret.apart().state()["counter"]["key"] != secret.state()["counter"]["key"]
+    seeded = seeded_noise(4)
+    seeded.bits(3)
+    other = seeded.apart()
+    assert (other.kind, other.seed) == ("seeded", 4)
+    first = other.bits(5)  # from where the first one stands, which stays there
+    assert np.array_equal(first, seeded.bits(5))

@@ -40,8 +40,8 @@ class Run:
     """One process of a run: a curator on its folder, and a state that adds up what was answered."""
 
     def __init__(self, folder, *, run="this one", budget=BUDGET):
-        noise, self.paid = system_noise(), False
-        ledger, self.standing = go_on(budget, folder / "ledger", folder, noise, run)
+        self.paid = False
+        ledger, self.standing, noise = go_on(budget, folder / "ledger", folder, system_noise(), run)
         self.curator = Curator(records_for(FACTS), FACTS, ledger, noise, standing=self.standing)
         state = self.curator.checkpoint.load()
         self.step = 0 if state is None else json.loads(state)["step"]
@@ -116,8 +116,8 @@ def test_one_more_answer_than_planned_is_charged_though_some_were_used_by_an_ear
 
 def test_totals_are_answered_again_as_they_were_too(tmp_path):
     def ask():
-        _, standing = found = go_on(BUDGET, tmp_path / "ledger", tmp_path, (noise := system_noise()), "run")
-        curator = Curator(records_for(FACTS), FACTS, found[0], noise, standing=standing)
+        ledger, standing, noise = go_on(BUDGET, tmp_path / "ledger", tmp_path, system_noise(), "run")
+        curator = Curator(records_for(FACTS), FACTS, ledger, noise, standing=standing)
         question = TotalQuestion(bound=1.0, noise_multiplier=8.0)
         return curator.total(question, lambda image, label: image.flatten())
 
@@ -252,3 +252,12 @@ def test_an_event_of_another_kind_has_its_own_count(tmp_path):
     run.ask()
     run.curator.gradient(other, loss, {"w": torch.zeros(64)}, draws=2)
     assert run.standing.debts() == {QUESTION.event(1): -1, other.event(1): -2}
+
+
+def test_what_others_draw_from_the_source_that_was_given_is_never_drawn_by_a_run_that_goes_on(tmp_path):
+    given = system_noise()
+    go_on(BUDGET, tmp_path / "ledger", tmp_path, given, "run")
+    others = set(given.bits(64).tolist())  # between the two pieces of the run
+    _, _, again = go_on(BUDGET, tmp_path / "ledger", tmp_path, given, "run")
+    assert not others & set(again.bits(64).tolist())
+    assert not others & set(given.bits(64).tolist())  # nor is the source that was given moved back

@@ -181,3 +181,11 @@ def test_places_are_uniform_without_repeats_and_each_shard_has_its_own_dice():
     larger = sizes.clone()
     larger[2] = 40
     assert (places(larger, dice) != chosen).any(1).nonzero().flatten().tolist() == [2]
+
+
+def test_every_ward_is_begun_however_the_memory_that_is_free_changes_meanwhile(monkeypatch):
+    sizes = iter([4, 3, 2, 1] + [1] * 100)
+    monkeypatch.setattr(Guardian, "_at_once", lambda self, wards: next(sizes))
+    guardian, begun = guardian_of(numbered()), []
+    guardian.appoint(10, lambda numbers: begun.extend(numbers) or blank(numbers), 2)
+    assert begun == list(range(10))

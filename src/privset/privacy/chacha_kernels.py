@@ -134,7 +134,7 @@ def _words_kernel(key, nonce, position, found, count, lanes: tl.constexpr):
 
 @_jit
 def _uniform(high, low):
-    """53 random bits as a number between 0 and 1, never either."""
+    """53 random bits as a number between 0 and 1, never 0."""
     bits = (high.to(tl.uint64) << 21) | (low.to(tl.uint64) >> 11)
     return (bits.to(tl.int64).to(tl.float64) + 0.5) * 1.1102230246251565e-16
 

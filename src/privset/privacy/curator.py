@@ -251,6 +251,8 @@ class Curator:
     def _pay(self, question: Question, count: int) -> None:
         if count < 1:
             raise ConfigError(f"ask for at least one answer, not {count}")
+        if torch.is_autocast_enabled("cuda" if self._device.startswith("cuda") else "cpu"):
+            raise ConfigError("ask outside of torch.autocast: lengths would be taken in half precision, and not hold")
         single = question.event(1)
         credit = self._prepaid.get(single, 0)
         if credit < count:

@@ -32,9 +32,6 @@ from privset.errors import ConfigError
 from privset.privacy import clipping_kernels
 from privset.privacy.clipping import Totals, clip_factors
 
-RUN = 16
-"""Gradients that are added up in their own type before float64 takes over: one more rounds by a millionth of it."""
-
 Pair = tuple[int, int]
 
 
@@ -128,21 +125,19 @@ class _Held:
         if clipping_kernels.fits(rows):
             clipping_kernels.add(rows, weights, totals)
             return
-        taken = (weights != 0).any(0)
-        if rows.is_cuda or not bool(taken.all()):  # 0 * NaN is NaN
-            rows = torch.where(taken[:, None], rows, 0.0)
-        weights = weights.to(rows.dtype)
-        for some, shares in zip(rows.split(RUN), weights.split(RUN, dim=1), strict=True):
-            if rows.is_cuda:
-                totals += shares.to(torch.float64) @ some.to(torch.float64)
-                continue
-            for total, share in zip(totals, shares, strict=True):
-                if share.any():  # a chunk has records of few samples
-                    added = share @ some
-                    if self.last is not None:
-                        added = added.view(-1, *self.last).permute(0, 3, 1, 2)
-                        total = total.view(added.shape)
-                    total += added
+        if rows.is_cuda:  # where a processor would have to wait to see which are left out; 0 * NaN is NaN
+            rows = torch.where((weights != 0).any(0)[:, None], rows, 0.0)
+            totals += weights.to(torch.float64) @ rows.to(torch.float64)
+            return
+        for total, shares in zip(totals, weights.tolist(), strict=True):
+            added = torch.zeros_like(total)
+            for row, share in zip(rows, shares, strict=True):
+                if share:
+                    added.add_(row, alpha=share)  # a row at a time: sums of them in its own type would round with each
+            if self.last is not None:
+                total = total.view(len(self.rows[0]), self.last[2], *self.last[:2])
+                added = added.view(-1, *self.last).permute(0, 3, 1, 2)
+            total += added
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +149,8 @@ class _Products:
 
     def squares(self) -> Tensor:
         """Squared lengths ``[n]``, float64."""
-        lengths = [torch.linalg.vector_norm(values, dim=1).to(torch.float64) for values in (self.slopes, self.given)]
+        # In float64 from the start: a square that vanishes in float32 can be one of a slope that meets a huge value.
+        lengths = [torch.linalg.vector_norm(v, dim=1, dtype=torch.float64) for v in (self.slopes, self.given)]
         return (lengths[0] * lengths[1]).square()
 
     def add(self, weights: Tensor, totals: Tensor) -> None:

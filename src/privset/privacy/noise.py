@@ -75,6 +75,17 @@ class NoiseSource:
         """``[count]`` independent whole numbers from 0 to ``bound - 1``, exactly uniform."""
         return self._stream.integers(0, bound, size=count, dtype=np.int64)
 
+    def apart(self) -> NoiseSource:
+        """A source for one run that may be stopped and moved back to where it stood, and for nothing else.
+
+        Of the system's noise it is a new one: moved back, a stream that others had drawn from in the meantime would
+        give them and the run the same noise. Of seeded noise, which hides nothing, it goes on where this one stands.
+        """
+        other = NoiseSource(self.seed)
+        if self.seed is not None:
+            other.restore(self.state())
+        return other
+
     def state(self) -> dict[str, Any]:
         """Where the streams stand, as JSON has it: **as secret as the noise**, since it holds the keys.
 

@@ -64,7 +64,7 @@ class Standing(Checkpoint):
 
     Args:
         folder: Where; for one process at a time.
-        noise: The run's, which is moved to where it stood.
+        noise: The run's alone (`NoiseSource.apart`), which is moved to where it stood.
         run: What the run is, in words that no other run has.
 
     Raises:
@@ -174,8 +174,10 @@ def go_on(
     noise: NoiseSource,
     run: str,
     observer: Observer | None = None,
-) -> tuple[Ledger, Standing]:
-    """Ledger and standing of a run, as far as it got; of a new one, where its noise starts is on file by then.
+) -> tuple[Ledger, Standing, NoiseSource]:
+    """Ledger, standing and noise of a run, as far as it got; of a new one, where its noise starts is on file by then.
+
+    The noise is the run's own, of the kind of the one that is given, which no one else can have drawn from.
 
     They are opened together because only together they are sound: the charges on file pay for one answer to each
     question, and the noise on file is what makes the next answer to it the same one.
@@ -183,6 +185,7 @@ def go_on(
     Raises:
         BudgetError: There are charges and no place to go on from, or answers that nothing on file paid for.
     """
+    noise = noise.apart()
     standing = Standing(folder, noise, run)
     if standing.is_new and ledger_path.exists():
         raise BudgetError(
@@ -200,7 +203,7 @@ def go_on(
             standing.begin()
         except OSError as error:
             raise BudgetError(f"{folder / SECRET} cannot be written ({error.strerror}); nothing was charged") from error
-    return ledger, standing
+    return ledger, standing, noise
 
 
 def erase(path: Path) -> None:

@@ -75,7 +75,7 @@ def summing(
 ) -> tuple[
     Callable[[GradientQuestion, Loss, Parameters, int, Transform | None], list[Parameters]],
     Callable[[TotalQuestion, Statistic, int | None], Tensor],
-    Callable[[Transform, torch.dtype], Tensor],
+    Callable[[Transform, torch.dtype], None],
 ]:
     """The functions that may look at the records, and the only references to them; the last answers no one."""
     seen: dict[tuple[Transform, torch.dtype], Tensor] = {}
@@ -92,6 +92,9 @@ def summing(
                     values[start : start + block] = of_each(normalise(images[start : start + block], facts, dtype))
             seen[transform, dtype] = values
         return seen[transform, dtype]
+
+    def remember(transform: Transform, dtype: torch.dtype) -> None:
+        transformed(transform, dtype)
 
     repeated: dict[tuple[object, ...], RepeatedSums] = {}
     sampling = torch.cuda.Stream(images.device) if images.is_cuda else None
@@ -160,4 +163,4 @@ def summing(
         answer = noise.add_normal(sums, std).to(torch.float32)
         return answer if kept is None else kept.keep(question, answer)
 
-    return gradient, total, transformed
+    return gradient, total, remember

@@ -100,14 +100,15 @@ class Guardian:
         device = self._images.device
         states: State = {}
         wards = Wards(count, batch_size)
-        for part in range(0, count, self._at_once(wards)):
-            numbers = range(part, min(part + self._at_once(wards), count))
+        step = self._at_once(wards)  # once: what a card has free changes as states take their place
+        for part in range(0, count, step):
+            numbers = range(part, min(part + step, count))
             begun = begin(numbers)
             if any(value.shape[:1] != (len(numbers),) for value in begun.values()):
                 raise ConfigError(f"begin must give {len(numbers)} states, stacked along the first axis of each tensor")
             for name, value in begun.items():
                 if part == 0:
-                    states[name] = value.new_empty(count, *value.shape[1:], device=device)
+                    states[name] = value.new_zeros(count, *value.shape[1:], device=device)
                 states[name][part : part + len(numbers)] = value.detach().to(device)
         self._households[wards] = _Household(
             order=shard.argsort(stable=True),
