@@ -67,7 +67,7 @@ from privset.release.certificate import plain
 from privset.release.sections import Party
 from privset.release.software import deciding_versions
 from privset.release.statement import Holding
-from privset.release.unfinished import check_free, ledger_beside
+from privset.release.unfinished import PLACE, check_free, ledger_beside, place_of
 
 
 def plan(
@@ -319,6 +319,8 @@ class _Job:
             return
         # The libraries that make noise of a key, too: another version might make other noise of it.
         identity = self.identity(command) | {"software": deciding_versions("numpy", "randomgen")} | more
+        if self.noise.seed is None:  # what is not private may be copied as often as one likes
+            identity[PLACE] = place_of(self.out)
         with Unfinished(self.out, identity) as work:
             ledger, standing, noise = go_on(
                 self.planned.budget, work.ledger, work.folder, self.noise, work.words, self.observer

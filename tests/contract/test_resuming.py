@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,14 +122,60 @@ def test_killed_again_and_again_it_goes_on_where_it_stood_and_every_answer_is_dr
 
 def test_noise_of_the_system_goes_on_too(tmp_path, method):
     """Nothing but the kept position can make two runs of secret noise agree: bytes are compared between two copies."""
-    out, copy = tmp_path / "set", tmp_path / "copy"
+    out = tmp_path / "set"
     kill(method, out, method.plan(facts_for(40), BUDGET).questions // 2, noise=None)
-    shutil.copytree(folder_beside(out), folder_beside(copy))
-    shutil.copy(ledger_beside(out), ledger_beside(copy))
-    one, other = run(method, out, noise=None), run(method, copy, noise=None)
+    copy_work(out, tmp_path / "copy")
+    one = run(method, out, noise=None)
+    out.rename(tmp_path / "first")
+    copy_work(tmp_path / "copy", out)  # back over the original, which nothing can tell from it
+    other = run(method, out, noise=None)
     assert content(one) == content(other)
     assert one.certificate.guarantee.private
     assert content(run(method, tmp_path / "fresh", noise=None)) != content(one)
+
+
+def copy_work(out, to):
+    shutil.copytree(folder_beside(out), folder_beside(to))
+    shutil.copy(ledger_beside(out), ledger_beside(to))
+
+
+def test_a_copy_of_a_private_run_does_not_go_on_beside_it_and_goes_on_once_it_is_moved_back(
+    tmp_path, method, monkeypatch
+):
+    out, copy = tmp_path / "set", tmp_path / "copy"
+    kill(method, out, 2, noise=None)
+    copy_work(out, copy)
+    before = {path: path.read_bytes() for path in folder_beside(copy).iterdir()}
+    with pytest.raises(ReleaseError, match=r"copy\.unfinished was moved or copied.*Move it back to .*set\.unfinished"):
+        run(method, copy, noise=None)
+    assert {path: path.read_bytes() for path in folder_beside(copy).iterdir()} == before
+    assert ledger_beside(copy).exists()
+    assert not copy.exists()
+    shutil.rmtree(folder_beside(out))
+    folder_beside(copy).rename(folder_beside(out))
+    ledger_beside(copy).replace(ledger_beside(out))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    kill(method, Path("link") / "set", 3, noise=None)  # the same place, spelled otherwise
+    assert verify(run(method, Path("set"), noise=None).path).ok
+
+
+def test_what_names_its_place_is_believed_by_its_point_alone(tmp_path, method):
+    """Whoever writes another place into run.json does not get further."""
+    out, copy = tmp_path / "set", tmp_path / "copy"
+    kill(method, out, 2, noise=None)
+    copy_work(out, copy)
+    path = folder_beside(copy) / "run.json"
+    path.write_text(path.read_text().replace(str(out), str(copy)))
+    with pytest.raises(BudgetError, match="it belongs to another run"):
+        run(method, copy, noise=None)
+
+
+def test_a_run_of_seeded_noise_protects_no_one_and_may_be_moved(tmp_path, method):
+    out, copy = tmp_path / "set", tmp_path / "copy"
+    kill(method, out, 2)
+    copy_work(out, copy)
+    assert content(run(method, copy)) == content(run(method, out))
 
 
 def test_only_what_is_kept_is_shown(tmp_path, method, monkeypatch):

@@ -19,6 +19,7 @@ from privset.errors import ReleaseError
 from privset.facts import PublicFacts
 from privset.privacy.accounting import merge, spend
 from privset.privacy.budget import RELATION
+from privset.release import origin
 from privset.release.certificate import Certificate
 from privset.release.sections import EpsilonByAccountant, Facts, Guarantee, SetContents
 from privset.release.statement import NOT_ACCOUNTED
@@ -50,7 +51,7 @@ def joint_guarantee(parts: Sequence[Certificate], *, disjoint: bool) -> Guarante
     """
     if not parts:
         raise ReleaseError("there is no release to join")
-    parts = _paid(parts)
+    parts = paid(parts)
     stated = [part.guarantee for part in parts]
     private = all(one.private for one in stated)
     if private:
@@ -109,17 +110,34 @@ def check_delta(parts: Sequence[tuple[float, int]], *, disjoint: bool) -> None:
         )
 
 
-def _paid(parts: Sequence[Certificate]) -> list[Certificate]:
-    """One certificate for each time that records were asked: sets of the same answers were paid for once."""
-    found: dict[str, Certificate] = {}
+def paid(parts: Sequence[Certificate]) -> list[Certificate]:
+    """One certificate for each time that records were asked: sets of the same answers were paid for once.
+
+    That two come from the same answers is what they say themselves, and is believed as far as certificates can show it:
+    ledger, questions, settings, seeds and generator must be the same. Whoever copies all of these into a forged
+    certificate is found by `verify` with the source, and not here.
+
+    Raises:
+        ReleaseError: Two name the same release as their source, or one the other, and they do not fit together.
+    """
+    payments: dict[str, Certificate] = {}
+    makers: dict[str, Certificate] = {}
+    others = {part.seal for part in parts if part.holding != "statistics"}
     for part in parts:
-        first = found.setdefault(part.payment, part)
-        if any(getattr(first, name) != getattr(part, name) for name in ("guarantee", "events", "facts")):
+        if part.source is not None and part.source.certificate in others:
             raise ReleaseError(
-                "two parts name the same release as their source and say different things of it; get them again "
+                "one part says that it was distilled from another, and that one holds no statistics; get both again "
                 "from where they came from"
             )
-    return list(found.values())
+        for first in (payments.setdefault(part.payment, part), makers.setdefault(origin.maker(part), part)):
+            odd = origin.differences(first, part) if first is not part else ""
+            if odd:
+                raise ReleaseError(
+                    f"two parts name the same release as their source, or one names the other, and differ in {odd}: "
+                    "they cannot come from the same answers. Check each with `privset verify --source`, or get them "
+                    "again from where they came from"
+                )
+    return list(payments.values())
 
 
 def check_different(parts: Sequence[tuple[str, Certificate]], *, disjoint: bool) -> None:
@@ -156,14 +174,14 @@ def joint_asked(parts: Sequence[Certificate], *, disjoint: bool) -> dict[str, An
     Raises:
         ReleaseError: Their images are of different form.
     """
-    paid = _paid(parts)
+    asked = paid(parts)
     return {
         "guarantee": joint_guarantee(parts, disjoint=disjoint),
         "noise_source": "seeded" if any(part.noise_source == "seeded" for part in parts) else "system",
         # Part by part: the same question to the records of two parts is not asked twice of one record.
-        "events": tuple(event for part in paid for event in part.events),
+        "events": tuple(event for part in asked for event in part.events),
         "not_accounted": NOT_ACCOUNTED + (ON_TRUST if disjoint else COUNTED),
-        "facts": _joint_facts([part.facts for part in paid]),
+        "facts": _joint_facts([part.facts for part in asked]),
         "method": _all(part.method for part in parts),
     }
 

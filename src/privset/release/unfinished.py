@@ -30,6 +30,8 @@ from privset.release.folder import check_writable
 
 _RUN, _LOCK, _STATE = "run.json", "lock", "state.safetensors"
 _ELSEWHERE = "choose another --out"
+PLACE = "place"
+"""The name, in what a run is, of where its release goes: that of a run whose copy must not go on."""
 _UNQUOTED = ("records", "questions")
 """What a message does not quote: a digest of private records is not for a log, and a list of questions is long."""
 
@@ -102,6 +104,14 @@ class Unfinished:
             changes = _changes(found, self._run)
         except (OSError, ValueError, TypeError) as error:
             raise ReleaseError(f"{path} cannot be read ({error}); {_ELSEWHERE}") from error
+        was, now = found.get(PLACE), self._run.get(PLACE)
+        if was != now and None not in (was, now):
+            raise ReleaseError(
+                f"{self.folder} was moved or copied: it is the work of a run that writes {was}, and that goes on there "
+                f"alone, because two copies would answer the same questions twice. Move it back to "
+                f"{folder_beside(Path(was))}, and {self.ledger} to {ledger_beside(Path(was))}; or, if the run is still "
+                "there, delete these copies"
+            )
         if changes:
             stay = f"; what it charged stays in {self.ledger}" if self.ledger.exists() else ""
             raise ReleaseError(
@@ -170,6 +180,11 @@ def ledger_beside(out: Path) -> Path:
 def folder_beside(out: Path) -> Path:
     """Where such a run, if it can be taken up again, keeps everything else."""
     return out.with_name(out.name + ".unfinished")
+
+
+def place_of(out: Path) -> str:
+    """Where ``out`` is, however it was spelled; the work of a run that writes it lies beside it."""
+    return str(out.parent.resolve() / out.name)
 
 
 def _locked(folder: Path) -> int:

@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from privset.errors import PrivsetError, ReleaseError
-from privset.methods import require_measuring
-from privset.release import replanning
 from privset.release.artefact import load, read_file
 from privset.release.certificate import FILE as CERTIFICATE_FILE
-from privset.release.certificate import LEDGER_FILE, Certificate
+from privset.release.certificate import Certificate
 from privset.release.examination import Examination, Failed, expect
 from privset.release.joint_examination import JointExamination
+from privset.release.origin import named, same_measurement, same_questions, same_training
 from privset.release.software import versions
 from privset.release.synthetic import SyntheticSet
 
@@ -129,15 +128,7 @@ def _distilled(made: Certificate, theirs: Certificate, statistics: Verification)
         (made.source.certificate, made.source.digest) == (theirs.seal, theirs.contents.digest),
         f"this set was distilled from other statistics than those in {statistics.path}",
     )
-    method, measured = replanning.method_of(made), replanning.method_of(theirs).config
-    said = _same(made, theirs) | {
-        "seed": made.seeds.get("measured") == theirs.seeds.get("public"),
-        "settings": all(
-            getattr(method.config, name) == getattr(measured, name)
-            for name in require_measuring(type(method)).measured_with
-        ),
-    }
-    odd = ", ".join(name for name, same in said.items() if not same)
+    odd = named(same_questions(made, theirs), same_measurement(made, theirs))
     expect(not odd, f"the set differs from its statistics in {odd}")
     return f"distilled from the statistics in {statistics.path}, which hold"
 
@@ -151,13 +142,8 @@ def _drawn(made: Certificate, theirs: Certificate, origin: Verification, folder:
         (made.drawn.certificate, made.drawn.generator) == (theirs.seal, release.generator.digest()),
         f"this set was drawn from the generator of another release than {origin.path}",
     )
-    said = _same(made, theirs) | {
-        "source": made.source == theirs.source,
-        "seeds": {name: seed for name, seed in made.seeds.items() if name != "drawn"} == theirs.seeds,
-        "settings": made.configuration == theirs.configuration,
-        "form of pixels": made_set.pixel_form == release.set.pixel_form,
-    }
-    odd = ", ".join(name for name, same in said.items() if not same)
+    form = {"form of pixels": made_set.pixel_form == release.set.pixel_form}
+    odd = named(same_questions(made, theirs), same_training(made, theirs), form)
     expect(not odd, f"the set differs from the release it was drawn from in {odd}")
     theirs_torch, ours = made.software.get("torch"), versions()["torch"]
     if theirs_torch != ours:
@@ -173,20 +159,6 @@ def _drawn(made: Certificate, theirs: Certificate, origin: Verification, folder:
         "the generator, drawn from with the recorded seed, makes other images",
     )
     return f"drawn from the generator in {origin.path}, which holds; drawn again, and the same images"
-
-
-def _same(made: Certificate, theirs: Certificate) -> dict[str, bool]:
-    """Whether two certificates say the same of what was asked, by the name of what they say."""
-    return {
-        "guarantee": made.guarantee == theirs.guarantee,
-        "noise source": made.noise_source == theirs.noise_source,
-        "events": made.events == theirs.events,
-        "limits": made.not_accounted == theirs.not_accounted,
-        "claim": made.claim == theirs.claim,
-        "facts": made.facts == theirs.facts,
-        "method": made.method == theirs.method,
-        "ledger": made.files.get(LEDGER_FILE) == theirs.files.get(LEDGER_FILE),
-    }
 
 
 def _attempt(name: str, check: Callable[[], str]) -> Check:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from privset.errors import PrivsetError
 from privset.privacy.accounting import GaussianEvent, spend
-from privset.release import Certificate
+from privset.release import Certificate, joint
 from privset.release.sections import Event
 from privset.release.statement import best_guess, percent_up, rounded_up
 from privset.report import charts
@@ -180,7 +181,10 @@ def together(subjects: Sequence[Subject]) -> list[str]:
 def _together(name: str, group: Sequence[Certificate]) -> str:
     if not all(one.guarantee.private for one in group):
         return f"Not every release of {name} on this page is private: together they have no guarantee."
-    paid = {one.payment: one.guarantee for one in group}.values()
+    try:
+        paid = [one.guarantee for one in joint.paid(group)]
+    except PrivsetError:  # some say that they share a payment, and cannot: each counts
+        paid = [one.guarantee for one in {one.seal: one for one in group}.values()]
     if len(paid) == 1:
         return f"The releases of {name} share one epsilon: all come from the same answers."
     epsilon = rounded_up(math.fsum(one.epsilon_spent for one in paid))
