@@ -106,7 +106,7 @@ def test_what_is_claimed_elsewhere_is_named_beside_the_guarantee_and_called_so(t
     if plan.claim is not None:
         assert plan.claim.epsilon > 0
         assert plan.claim.delta == BUDGET.delta
-        assert "not proven, and not the guarantee" in plan.claim.sentence()
+        assert "not the guarantee" in plan.claim.sentence()
         assert plan.to_json()["claim"]["by"] == plan.claim.by
 
 

@@ -12,6 +12,6 @@ def test_words_of_a_claim_are_part_of_the_certificate_and_stay_as_they_are():
         "proven, and not the guarantee. The noise is less."
     )
     sound = dataclasses.replace(CLAIM, unsound=None)
-    assert sound.sentence().endswith("not proven, and not the guarantee.")
+    assert sound.sentence().endswith("another bound, and not the guarantee.")
     other = dataclasses.replace(sound, relation=REPLACE)
     assert other.sentence().endswith("not the guarantee. Its relation is another one: do not compare the two.")

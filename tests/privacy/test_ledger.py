@@ -73,12 +73,12 @@ def test_the_accountant_of_the_budget_decides(tmp_path):
 
 
 def test_the_ledger_of_an_unfinished_run_is_never_taken_over(tmp_path):
-    path = tmp_path / "ledger.jsonl"
+    path = tmp_path / "set.ledger.jsonl"
     Ledger(BUDGET, path).charge(EVENT)
     before = path.read_bytes()
     with pytest.raises(BudgetError, match="by a run that did not finish") as refusal:
         Ledger(BUDGET, path).charge(EVENT)
-    assert "preview picture (OUT.preview.png)" in str(refusal.value)  # seen by whoever ran it
+    assert "preview picture (set.preview.png)" in str(refusal.value)  # seen by whoever ran it
     assert "curves in TensorBoard" in str(refusal.value)
     assert path.read_bytes() == before
 

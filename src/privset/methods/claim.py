@@ -45,7 +45,7 @@ class Claim:
         """
         words = (
             f"Claimed by {self.by} for these settings: epsilon {self.epsilon:.4g}, delta {self.delta:g} "
-            f"({self.relation}); not proven, and not the guarantee."
+            f"({self.relation}); {'another bound' if self.unsound is None else 'not proven'}, and not the guarantee."
         )
         if self.unsound is not None:
             return f"{words} {self.unsound}"

@@ -119,8 +119,8 @@ class DataLens(TeacherMethod[DataLensConfig]):
     config_type = DataLensConfig
     presets = ("standard", "paper", "small")
     claims = (
-        "the published noise is claimed to cost epsilon 1 and 10; proven are 0.738 and 8.5 where every record is in "
-        "one shard, which in the published code it is not (delta 1e-5)"
+        "the published noise is claimed to cost epsilon 1 and 10 for replacing a record; proven are 0.738 and 8.5 for "
+        "adding or removing one where every record is in one shard, which in the published code it is not (delta 1e-5)"
     )
 
     @classmethod

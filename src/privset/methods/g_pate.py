@@ -113,7 +113,8 @@ class GPate(TeacherMethod[GPateConfig]):
     presets = ("standard", "paper", "small")
     claims = (
         "published are epsilon 1 and 10 by an accountant that looks at the votes, so that they depend on the records; "
-        "where it does not look it gives 1.32 and 11.7 for what is proven to cost 0.998 and 9.93 (delta 1e-5)"
+        "where it does not look it gives 1.32 and 11.7, for replacing a record, for what is proven to cost 0.998 and "
+        "9.93 for adding or removing one (delta 1e-5)"
     )
 
     @classmethod

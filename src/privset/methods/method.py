@@ -119,7 +119,7 @@ class Plan:
         if spending.by(budget.accountant) > budget.epsilon:
             raise BudgetError(
                 f"these settings would cost epsilon {spending.by(budget.accountant):.4g}, more than the budget "
-                f"{budget.epsilon:g}: ask fewer questions, or leave the noise multiplier to be calibrated"
+                f"{budget.epsilon:g}: ask fewer questions, or leave the noise to be calibrated"
             )
         return cls(
             method=method.name,

@@ -179,9 +179,10 @@ def unfinished(path: Path) -> BudgetError:
         charges = f"charges of epsilon {spend(events, budget.delta).by(budget.accountant):.4g}"
     except ReleaseError:  # the crash tore its last line
         charges = "charges (its last line is torn)"
+    preview = f"{path.name.removesuffix('.ledger.jsonl')}.preview.png"
     return BudgetError(
         f"{path} holds {charges} by a run that did not finish. If nothing that run computed has been seen by anyone, "
-        "delete the file and run again. Its preview picture (OUT.preview.png) and its curves in TensorBoard are such "
+        f"delete the file and run again. Its preview picture ({preview}) and its curves in TensorBoard are such "
         "things: if anyone looked at them, or at anything else of it, keep the file, count its epsilon in addition, "
         "and choose another --out."
     )

@@ -271,7 +271,7 @@ class Examination:
             return "no epsilon of another analysis is named"
         replanning.check_claim(self.certificate)
         claim = self.certificate.claim
-        return f"epsilon {claim.epsilon:.4g} is claimed by {claim.by}, as recorded; not proven, and not the guarantee"
+        return f"epsilon {claim.epsilon:.4g} is claimed by {claim.by}, as recorded; not the guarantee"
 
     def _check_plan(self) -> str:
         replanning.check(self.certificate)

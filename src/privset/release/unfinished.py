@@ -86,7 +86,9 @@ class Unfinished:
             os.close(self._handle)
             return
         if self._leave() and isinstance(error, KeyboardInterrupt):
-            raise KeyboardInterrupt(f"what was done is kept in {self.folder}; the same command goes on from there")
+            raise KeyboardInterrupt(
+                f"what was done is kept in {self.folder}, as secret as the records; the same command goes on from there"
+            )
 
     def _claim(self) -> None:
         path = self.folder / _RUN

@@ -121,8 +121,8 @@ def _belongs(made: Certificate, origin: Verification, folder: Path) -> str:
 
 
 def _distilled(made: Certificate, theirs: Certificate, statistics: Verification) -> str:
+    expect(made.source is not None, "it was neither distilled nor drawn from another release: leave --source out")
     expect(theirs.holding == "statistics", f"{statistics.path} does not hold statistics")
-    expect(made.source is not None, "this set was not distilled from published statistics")
     assert made.source is not None
     expect(
         (made.source.certificate, made.source.digest) == (theirs.seal, theirs.contents.digest),
