@@ -212,8 +212,8 @@ class Curator:
 
         Args:
             question: Rate, clipping and noise.
-            loss: A public function without memory of (generated, *public, images, labels, weights); on a graphics card
-                it is recorded and played back, so it must not ask the device for a number.
+            loss: A public function without memory of ``(generated, *public, images, labels, weights)``; on a graphics
+                card it is recorded and played back, so it must not ask the device for a number.
             generated: The images that are to change; public.
             public: What else the loss is given.
         """
