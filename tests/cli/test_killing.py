@@ -20,7 +20,7 @@ EAGER = "import sys; from privset.methods import Checkpoint as c; c.seconds = 0.
 
 
 @pytest.mark.parametrize("method", SETTINGS)
-def test_a_killed_process_is_taken_up_by_the_same_command(tmp_path, method):
+def test_a_killed_process_is_taken_up_by_the_same_command(tmp_path, method, capsys):
     def words(out):
         options = [*SETTINGS[method].split(), "--epsilon", "10", "--accountant", "rdp", "--noise-seed", "1"]
         return ["generate", "digits", "--method", method, *options, "--out", str(tmp_path / out)]
@@ -39,7 +39,10 @@ def test_a_killed_process_is_taken_up_by_the_same_command(tmp_path, method):
     assert len(seen) >= 2
     assert not (tmp_path / "set").exists()
     assert main(words("set")) == 0
+    said = "".join(capsys.readouterr().out.split())  # lines are broken wherever the path makes them too long
+    assert "set.unfinished,ifitisthesamerun" in said
     assert main(words("whole")) == 0
+    assert "Goingon" not in "".join(capsys.readouterr().out.split())
     assert (tmp_path / "set" / FILES[method]).read_bytes() == (tmp_path / "whole" / FILES[method]).read_bytes()
     ledgers = [(tmp_path / name / "ledger.jsonl").read_text().count("\n") for name in ("set", "whole")]
     assert ledgers == [2, 2]

@@ -19,6 +19,7 @@ from privset.data.records import Dataset
 from privset.methods import Execution, Method, TrainingMethod, require_measuring
 from privset.privacy import NoiseSource, Tally
 from privset.release import Certificate, ClassifierRelease, Release, StatisticsRelease
+from privset.release.unfinished import folder_beside
 
 Made = TypeVar("Made")
 
@@ -68,6 +69,8 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
         planned = pipeline.plan(dataset.facts, method=method, budget=budget)
         if not parsed.json:
             console.show(describe(planned, measuring=measuring))
+            if (work := folder_beside(parsed.out)).exists():
+                console.show(f"Going on from {work}, if it is the same run: what that paid for is not charged again.")
         with watched(bars, parsed.out, dataset.facts, parsed.tensorboard) as observer:
             release = make(
                 dataset,
