@@ -32,7 +32,7 @@ from privset.methods.method import (
 )
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 from privset.observer import Glimpse, Observer
-from privset.privacy import RELATION, Curator, GaussianEvent, GradientQuestion, PrivacyBudget, calibrate
+from privset.privacy import RELATION, Curator, GaussianEvent, GradientQuestion, PrivacyBudget
 from privset.privacy.clipping import Loss, Parameters, clip_factors
 from privset.recording import recorded, sent
 
@@ -148,18 +148,14 @@ class DpCgan(SetMethod[DpCganConfig]):
 
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """One gradient question a step, on a Poisson sample of rate batch / records."""
-        budget.check_size(facts.size)
         config, rate = self.config, min(1.0, self.config.batch_size / facts.size)
 
         def events(noise: float) -> tuple[GaussianEvent, ...]:
             question = GradientQuestion(sampling_rate=rate, clip_norm=config.clip_norm, noise_multiplier=noise)
             return (question.event(config.steps),)
 
-        noise = config.noise_multiplier
-        require(noise is None or budget.private, "without privacy there is no noise; leave noise-multiplier out")
-        if noise is None:
-            noise = calibrate(events, budget, most=rate * facts.size)
-        return Plan.make(self, facts, budget, noise, events(noise))
+        given = config.noise_multiplier
+        return Plan.calibrated(self, facts, budget, events, given=given, most=rate * facts.size)
 
     def claim(self, facts: PublicFacts, events: tuple[GaussianEvent, ...], delta: float) -> Claim:  # noqa: ARG002
         """The published accounting, for this noise: the accountant is handed the noise times the clip norm."""

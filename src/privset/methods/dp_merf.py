@@ -34,7 +34,7 @@ from privset.networks.features import waves_of
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 from privset.networks.generators import draw_codes
 from privset.observer import Glimpse, Observer
-from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion, calibrate
+from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion
 from privset.recording import recorded, sent
 
 _SQUARED_BANDWIDTHS = {"mnist": 105 / 784, "fashion-mnist": 127 / 784}
@@ -127,16 +127,12 @@ class DpMerf(MeasuringMethod[DpMerfConfig]):
 
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """One question about everyone."""
-        budget.check_size(facts.size)
 
         def events(noise: float) -> tuple[GaussianEvent, ...]:
             return (TotalQuestion(bound=1.0, noise_multiplier=noise).event(1),)
 
-        noise = self.config.noise_multiplier
-        require(noise is None or budget.private, "without privacy there is no noise; leave noise-multiplier out")
-        if noise is None:
-            noise = calibrate(events, budget, most=facts.size / len(facts.classes))
-        return Plan.make(self, facts, budget, noise, events(noise))
+        given = self.config.noise_multiplier
+        return Plan.calibrated(self, facts, budget, events, given=given, most=facts.size / len(facts.classes))
 
     def claim(self, facts: PublicFacts, events: tuple[GaussianEvent, ...], delta: float) -> Claim:  # noqa: ARG002
         """The published analysis: replacing a record moves the sum by 2, RDP of one answer, conversion of Mironov 2017.

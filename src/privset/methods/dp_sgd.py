@@ -29,7 +29,7 @@ from privset.methods.method import (
 from privset.methods.record_loss import record_loss
 from privset.methods.training import Architecture, TrainingMethod
 from privset.observer import Observer
-from privset.privacy import Curator, GaussianEvent, GradientQuestion, PrivacyBudget, calibrate
+from privset.privacy import Curator, GaussianEvent, GradientQuestion, PrivacyBudget
 from privset.privacy.clipping import Loss
 from privset.privacy.sums import Transform
 
@@ -116,7 +116,6 @@ class DpSgd(TrainingMethod[DpSgdConfig]):
 
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """As many gradient questions as there are steps in the epochs."""
-        budget.check_size(facts.size)
         config = self.config
         self.architecture.shapes(facts)  # refuses a width or depth that the network does not have
         rate = 1.0 if config.batch_size is None else min(1.0, config.batch_size / facts.size)
@@ -126,11 +125,8 @@ class DpSgd(TrainingMethod[DpSgdConfig]):
             question = GradientQuestion(sampling_rate=rate, clip_norm=config.clip_norm, noise_multiplier=noise)
             return (question.event(steps),)
 
-        noise = config.noise_multiplier
-        require(noise is None or budget.private, "without privacy there is no noise; leave noise-multiplier out")
-        if noise is None:
-            noise = calibrate(events, budget, most=rate * facts.size)
-        return Plan.make(self, facts, budget, noise, events(noise))
+        given = config.noise_multiplier
+        return Plan.calibrated(self, facts, budget, events, given=given, most=rate * facts.size)
 
     def _train(
         self,

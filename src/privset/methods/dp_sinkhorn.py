@@ -35,7 +35,7 @@ from privset.methods.transport import Transport
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 from privset.networks.generators import ConditionalGenerator
 from privset.observer import Glimpse, Observer
-from privset.privacy import RELATION, Curator, GaussianEvent, PrivacyBudget, PullbackQuestion, calibrate
+from privset.privacy import RELATION, Curator, GaussianEvent, PrivacyBudget, PullbackQuestion
 from privset.privacy.clipping import clip_factors
 from privset.recording import recorded, sent
 
@@ -155,18 +155,14 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
 
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """A pullback question in each step, on Poisson samples of rate batch / records."""
-        budget.check_size(facts.size)
         config = self.config
 
         def events(noise: float) -> tuple[GaussianEvent, ...]:
             return (self._question(facts, noise).event(config.steps),)
 
-        noise = config.noise_multiplier
-        require(noise is None or budget.private, "without privacy there is no noise; leave noise-multiplier out")
-        if noise is None:
-            # Noise on an answer does not get smaller among more records, but steps average it out.
-            noise = calibrate(events, budget, most=facts.size)
-        return Plan.make(self, facts, budget, noise, events(noise))
+        # Noise on an answer does not get smaller among more records, but steps average it out.
+        given = config.noise_multiplier
+        return Plan.calibrated(self, facts, budget, events, given=given, most=facts.size)
 
     def claim(self, facts: PublicFacts, events: tuple[GaussianEvent, ...], delta: float) -> Claim:  # noqa: ARG002
         """The published accounting: the same sampled Gaussian mechanism, by a looser conversion to epsilon."""

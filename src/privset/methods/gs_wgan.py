@@ -32,7 +32,7 @@ from privset.methods.method import (
 from privset.networks.critics import Critic
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 from privset.observer import Glimpse, Observer
-from privset.privacy import Curator, GaussianEvent, PrivacyBudget, PullbackQuestion, calibrate
+from privset.privacy import Curator, GaussianEvent, PrivacyBudget, PullbackQuestion
 from privset.privacy.wards import Public, State
 from privset.recording import sent
 
@@ -184,18 +184,14 @@ class GsWgan(SetMethod[GsWganConfig]):
 
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """A pullback question in each step of the generator, to all critics or to some of them."""
-        budget.check_size(facts.size)
         config = self.config
 
         def events(noise: float) -> tuple[GaussianEvent, ...]:
             return (self._question(noise).event(config.steps),)
 
-        noise = config.noise_multiplier
-        require(noise is None or budget.private, "without privacy there is no noise; leave noise-multiplier out")
-        if noise is None:
-            # Noise of an answer may be far above what critics say, since steps average it out.
-            noise = calibrate(events, budget, most=facts.size)
-        return Plan.make(self, facts, budget, noise, events(noise))
+        # Noise of an answer may be far above what critics say, since steps average it out.
+        given = config.noise_multiplier
+        return Plan.calibrated(self, facts, budget, events, given=given, most=facts.size)
 
     def claim(self, facts: PublicFacts, events: tuple[GaussianEvent, ...], delta: float) -> Claim:  # noqa: ARG002
         """The published accounting, for this noise; where all critics are asked, its mistakes make no difference."""

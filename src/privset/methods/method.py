@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
@@ -16,7 +17,7 @@ from privset.facts import PublicFacts
 from privset.methods.claim import Claim
 from privset.networks.generator_forms import MOST, GeneratorForm, TrainedGenerator
 from privset.observer import Observer
-from privset.privacy.accounting import LEAST_NOISE, GaussianEvent, Spending, spend
+from privset.privacy.accounting import LEAST_NOISE, GaussianEvent, Spending, calibrate, spend
 from privset.privacy.budget import RELATION, PrivacyBudget
 from privset.privacy.curator import Curator
 
@@ -131,6 +132,32 @@ class Plan:
             spending=spending,
             claim=method.claim(facts, events, budget.delta) if budget.private else None,
         )
+
+    @classmethod
+    def calibrated(
+        cls,
+        method: Method[Any],
+        facts: PublicFacts,
+        budget: PrivacyBudget,
+        events: Callable[[float], tuple[GaussianEvent, ...]],
+        *,
+        given: float | None,
+        most: float,
+    ) -> Plan:
+        """The plan of ``events`` at the noise multiplier that is given or, if None is, calibrated to the budget.
+
+        Args:
+            method: Whose plan it is.
+            facts: What is public about the data.
+            budget: What may be spent.
+            events: What is asked at a noise multiplier.
+            given: The setting ``noise_multiplier``.
+            most: As for `privset.privacy.calibrate`.
+        """
+        budget.check_size(facts.size)
+        require(given is None or budget.private, "without privacy there is no noise; leave noise-multiplier out")
+        noise = calibrate(events, budget, most=most) if given is None else given
+        return cls.make(method, facts, budget, noise, events(noise))
 
     @property
     def epsilon(self) -> float:

@@ -39,7 +39,7 @@ from privset.methods.method import (
 from privset.methods.record_loss import record_loss
 from privset.networks.fused import fused
 from privset.observer import Glimpse, Observer
-from privset.privacy import Curator, GaussianEvent, GradientQuestion, PrivacyBudget, calibrate
+from privset.privacy import Curator, GaussianEvent, GradientQuestion, PrivacyBudget
 from privset.recording import Step, recorded, sent
 
 _PAPER_LOOPS = {
@@ -175,7 +175,6 @@ class GradientMatching(SetMethod[Config]):
 
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """R x T x K gradient questions on Poisson samples of rate batch / records."""
-        budget.check_size(facts.size)
         config = self.config
         rate = min(1.0, config.batch_size / facts.size)
 
@@ -187,11 +186,8 @@ class GradientMatching(SetMethod[Config]):
 
         with torch.device("meta"):  # costs nothing, and refuses a width or depth that the network does not have
             networks.build(config.network, facts, width=config.width, depth=config.depth)
-        noise = config.noise_multiplier
-        require(noise is None or budget.private, "without privacy there is no noise; leave noise-multiplier out")
-        if noise is None:
-            noise = calibrate(events, budget, most=rate * facts.size)
-        return Plan.make(self, facts, budget, noise, events(noise))
+        given = config.noise_multiplier
+        return Plan.calibrated(self, facts, budget, events, given=given, most=rate * facts.size)
 
     def _synthesise(self, curator: Curator, plan: Plan, execution: Execution, observer: Observer) -> Synthesis:
         """Algorithm 1 of the paper, with the inner training inside the outer loop (see docs/methods/psg.md)."""
