@@ -8,7 +8,8 @@ from tests.conftest import TINY, facts_for, records_for
 from privset.errors import BudgetError, ConfigError
 from privset.facts import scale
 from privset.methods import DataLens, DataLensConfig, GPate, GPateConfig
-from privset.methods.teachers import asked_classes, claimed_epsilon, discriminator_of, drawn, settled, teaching, wishes
+from privset.methods.drawing import drawn
+from privset.methods.teachers import asked_classes, claimed_epsilon, discriminator_of, settled, teaching, wishes
 from privset.networks.adversaries import ConditionalDcgan
 from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, Ledger, PrivacyBudget, seeded_noise, spend

@@ -19,6 +19,7 @@ from privset.facts import PublicFacts, pixel_range
 from privset.methods.checkpoint import Stages
 from privset.methods.claim import Claim, classic_epsilon
 from privset.methods.descent import Adam
+from privset.methods.drawing import drawn, glimpse
 from privset.methods.method import (
     Execution,
     Plan,
@@ -41,11 +42,6 @@ _ORDERS = (*(1 + tenth / 10 for tenth in range(1, 100)), *map(float, range(12, 6
 
 _PUBLISHED_COST = 9.63
 """Budget that covers the published noise on 60,000 records; a test computes what it costs."""
-
-_AT_ONCE = 1000
-"""Images drawn from a trained generator at a time."""
-_SHOWN = 10
-"""Images a class that are shown while it is trained."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -192,10 +188,7 @@ class DpCgan(SetMethod[DpCganConfig]):
         value = torch.zeros(())
 
         def look() -> Glimpse:
-            # The same codes each time, and not from the stream of the training.
-            labels = torch.arange(classes).repeat_interleave(min(config.per_class, _SHOWN))
-            codes = generator.draw(labels, torch.Generator().manual_seed(0))
-            return Glimpse(game.images(codes.to(device)), labels, {"loss": value})
+            return glimpse(generator, config.per_class, {"loss": value})
 
         curator.prepay(question, event.count)
         stages, outcome = Stages(random, curator.checkpoint, observer), generator.state_dict()
@@ -209,9 +202,8 @@ class DpCgan(SetMethod[DpCganConfig]):
             value = take(codes, *(total / expected_batch for total in answer.values()))
 
         labels = torch.arange(classes).repeat_interleave(config.per_class)
-        made = [game.images(generator.draw(some, random).to(device)).cpu() for some in labels.split(_AT_ONCE)]
         trained = TrainedGenerator.of(form_of(config), generator) if config.publish_generator else None
-        return Synthesis(torch.cat(made), labels, generator=trained)
+        return Synthesis(drawn(generator, labels, random), labels, generator=trained)
 
 
 def form_of(config: DpCganConfig) -> GeneratorForm:

@@ -19,6 +19,7 @@ from privset.facts import PublicFacts, pixel_range
 from privset.methods.checkpoint import Checkpoint, Stages
 from privset.methods.claim import REPLACE, Claim
 from privset.methods.descent import Adam
+from privset.methods.drawing import drawn, glimpse
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics
 from privset.methods.method import (
     Execution,
@@ -39,11 +40,6 @@ from privset.recording import recorded, sent
 
 _SQUARED_BANDWIDTHS = {"mnist": 105 / 784, "fashion-mnist": 127 / 784}
 """As published, for each number of an image, pixels in [0, 1]: about the median squared distance of two of them."""
-
-_AT_ONCE = 1000
-"""Images drawn from a trained generator at a time."""
-_SHOWN = 10
-"""Images a class that are shown while it is trained."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -189,14 +185,7 @@ class DpMerf(MeasuringMethod[DpMerfConfig]):
             return loss.detach()
 
         def look() -> Glimpse:
-            # The same codes each time, and not from the stream of the training.
-            labels = torch.arange(classes).repeat_interleave(min(config.per_class, _SHOWN))
-            shown = draw_codes(labels, classes=classes, length=config.code, generator=torch.Generator().manual_seed(0))
-            network.eval()
-            with torch.no_grad():
-                images = network.normalised(shown.to(device))
-            network.train()
-            return Glimpse(images, labels, {"loss": loss})
+            return glimpse(network, config.per_class, {"loss": loss})
 
         take, tensors = recorded(step, device), network.state_dict() | adam.tensors
         stages, loss = Stages(random, checkpoint, observer), torch.zeros(())
@@ -206,10 +195,8 @@ class DpMerf(MeasuringMethod[DpMerfConfig]):
 
         labels = torch.arange(classes).repeat_interleave(config.per_class)
         network.eval()
-        with torch.no_grad():
-            images = torch.cat([network.normalised(codes(some)).cpu().contiguous() for some in labels.split(_AT_ONCE)])
         trained = TrainedGenerator.of(self._form, network) if config.publish_generator else None
-        return Synthesis(images, labels, generator=trained)
+        return Synthesis(drawn(network, labels, random), labels, generator=trained)
 
 
 class MeanEmbedding:

@@ -20,6 +20,7 @@ from privset.facts import PublicFacts, scale
 from privset.methods.checkpoint import Stages
 from privset.methods.claim import Claim, classic_epsilon
 from privset.methods.descent import Adam, cosine
+from privset.methods.drawing import AT_ONCE, drawn, glimpse
 from privset.methods.method import (
     Execution,
     Plan,
@@ -46,10 +47,6 @@ _ORDERS = (
 )
 """Renyi orders of the published accountant."""
 
-_AT_ONCE = 1000
-"""Images drawn from a trained generator at a time."""
-_SHOWN = 10
-"""Images a class that are shown while it is trained."""
 _SETTLING = 50
 """Batches that the averaged generator sees before it is published, for the running means of its batch norm."""
 
@@ -202,12 +199,12 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
             return sent(network.draw(labels, random), device)
 
         @torch.no_grad()
-        def generate(drawn: Tensor) -> Tensor:
-            return network(drawn)
+        def generate(given: Tensor) -> Tensor:
+            return network(given)
 
-        def learn(drawn: Tensor, labels: Tensor, answer: Tensor) -> Tensor:
+        def learn(given: Tensor, labels: Tensor, answer: Tensor) -> Tensor:
             # Generated again, since two recordings cannot share what autograd remembers.
-            images = network(drawn)
+            images = network(given)
             slope = objective.slope_of_redrawn(images.detach(), labels)
             slopes = torch.autograd.grad(images, weights, torch.cat([answer, slope]))
             adam.step([s + config.weight_decay * w.detach() for s, w in zip(slopes, weights, strict=True)])
@@ -217,14 +214,7 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
             return slope.norm()
 
         def look() -> Glimpse:
-            labels = torch.arange(classes).repeat_interleave(min(config.per_class, _SHOWN))
-            # The same codes each time, and not from the training's stream.
-            shown = network.draw(labels, torch.Generator().manual_seed(0))
-            network.eval()
-            with torch.no_grad():
-                images = network.normalised(shown.to(device))
-            network.train()
-            return Glimpse(images, labels)
+            return glimpse(network, config.per_class)
 
         make, take = recorded(generate, device), recorded(learn, device)
         curator.prepay(question, event.count)
@@ -233,21 +223,19 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
         changed = outcome | adam.tensors
         for number in stages.loop("training a generator", event.count, changed, outcome=outcome, look=look):
             labels = torch.randint(classes, (config.batch_size,), generator=random)
-            drawn = codes(torch.cat([labels, labels[:anew]]))
+            given = codes(torch.cat([labels, labels[:anew]]))
             labels = sent(labels, device)
-            images = make(drawn)
+            images = make(given)
             generated, redrawn = images[: config.batch_size], images[config.batch_size :]
             answer = curator.pullback(question, objective, generated, redrawn, labels)
             adam.set_rate(cosine(config.rate, number, event.count) if config.decay else config.rate)
             # At first there is little to average.
             kept.fill_(min(config.averaging, (1 + number) / (10 + number)))
-            take(drawn, labels, answer)
-        _settle(network, averages, lambda: codes(torch.randint(classes, (_AT_ONCE // 5,), generator=random)))
+            take(given, labels, answer)
+        _settle(network, averages, lambda: codes(torch.randint(classes, (AT_ONCE // 5,), generator=random)))
         labels = torch.arange(classes).repeat_interleave(config.per_class)
-        with torch.no_grad():
-            images = torch.cat([network.normalised(codes(some)).cpu() for some in labels.split(_AT_ONCE)])
         trained = TrainedGenerator.of(self._form, network) if config.publish_generator else None
-        return Synthesis(images, labels, generator=trained)
+        return Synthesis(drawn(network, labels, random), labels, generator=trained)
 
 
 class Objective:

@@ -18,6 +18,7 @@ from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.methods.claim import REPLACE, Claim
 from privset.methods.descent import Adam
+from privset.methods.drawing import drawn, glimpse
 from privset.methods.method import (
     Execution,
     Plan,
@@ -43,10 +44,6 @@ _UNSOUND = (
     "critics answer for all; the published code moreover has critics learn when they are drawn, which gives the draw "
     "away."
 )
-_AT_ONCE = 1000
-"""Images drawn from a trained generator at a time."""
-_SHOWN = 10
-"""Images a class that are shown while it is trained."""
 _CRITIC_BETAS = _GENERATOR_BETAS = (0.5, 0.9)
 _PENALTY = 10.0
 """Weight of the gradient penalty (the paper's lambda)."""
@@ -247,14 +244,7 @@ class GsWgan(SetMethod[GsWganConfig]):
             return images(labels).view(classes, config.critic_batch_size, *facts.shape)
 
         def look() -> Glimpse:
-            # The same codes each time, and not from the stream of the training.
-            labels, public = torch.arange(classes).repeat_interleave(min(config.per_class, _SHOWN)), torch.Generator()
-            codes = sent(network.draw(labels, public.manual_seed(0)), device)
-            network.eval()  # else it would change: its spectral norms follow every pass
-            with torch.no_grad():
-                shown = network.normalised(codes)
-            network.train()
-            return Glimpse(shown, labels)
+            return glimpse(network, config.per_class)
 
         seeds = int(torch.randint(2**31, (), generator=random))
         critics = curator.appoint(
@@ -290,10 +280,8 @@ class GsWgan(SetMethod[GsWganConfig]):
         network.load_state_dict(averages)
         network.eval()
         labels = torch.arange(classes).repeat_interleave(config.per_class)
-        with torch.no_grad():
-            made = torch.cat([images(some).cpu() for some in labels.split(_AT_ONCE)])
         trained = TrainedGenerator.of(self._form, network) if config.publish_generator else None
-        return Synthesis(made, labels, generator=trained)
+        return Synthesis(drawn(network, labels, random), labels, generator=trained)
 
 
 class Lessons:

@@ -23,6 +23,7 @@ from torch.func import grad
 from privset.errors import BudgetError
 from privset.facts import PublicFacts, scale
 from privset.methods.descent import Adam
+from privset.methods.drawing import drawn, glimpse
 from privset.methods.method import (
     Execution,
     Plan,
@@ -42,9 +43,7 @@ from privset.privacy.wards import Begin, Learn, Public, State
 from privset.recording import sent
 
 _SETTLING = 1000
-"""Images that batch norm is settled on before the set is drawn, and drawn at a time."""
-_SHOWN = 10
-"""Images a class that are shown while the generator is trained."""
+"""Images that batch norm is settled on before the set is drawn."""
 _MOST_STEPS = 100_000
 """More steps than any budget is worth; where the search for their number ends."""
 
@@ -207,9 +206,7 @@ class TeacherMethod(SetMethod[Config]):
             curator.teach(wards, learn, {"made": made.view(classes, config.batch_size, *facts.shape)})
 
         def look() -> Glimpse:
-            labels = torch.arange(classes).repeat_interleave(min(config.per_class, _SHOWN))
-            public = torch.Generator().manual_seed(0)  # the same codes each time, and not from the training's stream
-            return Glimpse(drawn(settled(generator, public), labels, public), labels)
+            return glimpse(settled(generator, torch.Generator().manual_seed(0)), config.per_class)
 
         for question in self._questions(facts, plan.noise_multiplier):
             curator.prepay(question, steps)
@@ -256,15 +253,6 @@ def settled(generator: ConditionalGenerator, random: torch.Generator) -> Conditi
     with torch.no_grad():
         network(network.draw(torch.arange(_SETTLING) % len(network.facts.classes), random).to(device))
     return network.eval()
-
-
-@torch.no_grad()
-def drawn(network: ConditionalGenerator, labels: Tensor, random: torch.Generator) -> Tensor:
-    """Normalised images ``[n, c, h, w]`` of these labels ``[n]``, on the processor."""
-    device = next(network.parameters()).device
-    return torch.cat(
-        [network.normalised(network.draw(part, random).to(device)).cpu() for part in labels.split(_SETTLING)]
-    )
 
 
 def teaching(config: TeacherConfig, facts: PublicFacts, seed: int) -> tuple[Begin, Learn]:

@@ -1,0 +1,39 @@
+"""Images of a trained generator: those of the set that is published, and those that are shown while it is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from privset.networks.generators import ConditionalGenerator
+from privset.observer import Glimpse
+
+AT_ONCE = 1000
+"""Images drawn at a time."""
+_SHOWN = 10
+"""Images a class that are shown."""
+
+
+@torch.no_grad()
+def drawn(network: ConditionalGenerator, labels: Tensor, random: torch.Generator) -> Tensor:
+    """Normalised images ``[n, c, h, w]`` of these labels ``[n]``, on the processor, of codes from ``random``."""
+    device = next(network.parameters()).device
+    parts = [network.normalised(network.draw(part, random).to(device)).cpu() for part in labels.split(AT_ONCE)]
+    return torch.cat(parts).contiguous()
+
+
+def glimpse(
+    network: ConditionalGenerator, per_class: int, values: Mapping[str, Tensor | float] | None = None
+) -> Glimpse:
+    """What the generator makes now; it stays as it is.
+
+    The codes are the same each time, and not from the stream of the training.
+    """
+    labels = torch.arange(len(network.facts.classes)).repeat_interleave(min(per_class, _SHOWN))
+    training = network.training
+    network.eval()  # norms would follow what is shown
+    images = drawn(network, labels, torch.Generator().manual_seed(0))
+    network.train(training)
+    return Glimpse(images, labels, values or {})
