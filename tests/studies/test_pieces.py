@@ -1,5 +1,6 @@
 """Sets that take longer than one call: stopped inside, taken up by the next, and measured as if nothing had been."""
 
+import dataclasses
 import json
 import time
 
@@ -14,21 +15,20 @@ from privset.studies.pieces import OutOfTime, Piece
 PSG = {"runs": 2, "batches_per_step": 3, "inner_epochs": 1, "width": 4}
 
 
-def study(method="psg", settings=PSG, preset="small", **fields):
+def study(method="psg", settings=PSG, **fields):
+    what = {"per_class": 1, "recipes": ("quick",)} if method == "psg" else {"recipes": (AS_TRAINED,)}
     cell = Cell(
         name="long",
         method=method,
-        preset=preset,
+        preset="standard" if method == "dp-merf" else "small",
         data="digits",
         epsilon=10.0,
-        accountant="rdp",
-        per_class=1 if method == "psg" else None,
+        accountant="best" if method == "dp-merf" else "rdp",
         settings=settings,
         classifier="mlp",
-        recipes=("quick",) if method == "psg" else (AS_TRAINED,),
         sets=1,
         networks=1,
-        **fields,
+        **what | fields,
     )
     return Study(name="toy", what="a test", cells=(cell,))
 
@@ -124,8 +124,68 @@ def test_the_seconds_of_all_pieces_add_up_and_a_kill_forgets_few(tmp_path, monke
     assert json.loads((tmp_path / "pieces.json").read_text()) == {"seconds": 8.0, "commits": ["a"]}
 
 
-def test_what_measures_first_or_is_real_is_not_made_in_pieces():
+MERF = {"steps": 40, "waves": 50}
+
+
+@pytest.mark.parametrize("looks", [1, 30])
+def test_a_set_that_is_distilled_goes_on_from_the_same_statistics(tmp_path, monkeypatch, stop, looks):
+    chosen = study("dp-merf", MERF, per_class=2, recipes=("quick",))
+    run(chosen, results=tmp_path / "whole")
+    out = tmp_path / "pieces"
+    stop(looks)
+    assert run(chosen, results=out).left == ["long.0"]
+    left = out / "toy" / ".parts"
+    asked = list(left.glob("long.0.*/statistics"))
+    assert bool(asked) == (looks > 1)
+    if asked:
+        monkeypatch.setattr(runner.pipeline, "measure", None)
+    stop(10**6)
+    assert run(chosen, results=out).finished == ["long.0"]
+    assert found(out)["accuracy"] == found(tmp_path / "whole")["accuracy"]
+    assert list(left.iterdir()) == []
+
+
+def test_what_is_measured_once_counts_for_each_set_made_of_it(tmp_path, monkeypatch):
+    one = study("dp-merf", MERF, per_class=2, recipes=("quick",)).cells[0]
+    several = Study(name="toy", what="a test", cells=(one, dataclasses.replace(one, name="more", per_class=3)))
+    measure, seconds = runner.pipeline.measure, []
+
+    def slowly(*args, **how):
+        seconds.append(1.0)
+        time.sleep(1.0)
+        return measure(*args, **how)
+
+    monkeypatch.setattr(runner.pipeline, "measure", slowly)
+    assert run(several, results=tmp_path).finished == ["long.0", "more.0"]
+    assert seconds == [1.0]
+    for name in ("long", "more"):
+        assert json.loads((tmp_path / "toy" / f"{name}.json").read_text())["seconds"]["generate"] > 1.0
+
+
+def test_what_cannot_go_on_begins_anew_and_a_made_set_is_kept(tmp_path, monkeypatch):
+    chosen = study("g-pate", {"steps": 2, "teachers": 10}, per_class=1, recipes=("quick",))
+    assert not runner.in_pieces(chosen.cells[0])
+    generate, evaluate = runner.pipeline.generate, runner.evaluate_release
+    monkeypatch.setattr(runner.pipeline, "generate", lambda *args, out, **how: _die(out))
+    with pytest.raises(KeyboardInterrupt):
+        run(chosen, results=tmp_path)
+    monkeypatch.setattr(runner.pipeline, "generate", generate)
+    monkeypatch.setattr(runner, "evaluate_release", lambda *args, **how: _die())
+    with pytest.raises(KeyboardInterrupt):
+        run(chosen, results=tmp_path)
+    monkeypatch.setattr(runner.pipeline, "generate", None)
+    monkeypatch.setattr(runner, "evaluate_release", evaluate)
+    assert run(chosen, results=tmp_path).finished == ["long.0"]
+
+
+def _die(out=None):
+    if out is not None:
+        out.parent.mkdir(parents=True)
+        out.with_name("release.ledger.jsonl").write_text("what was left by a run that was killed")
+    raise KeyboardInterrupt
+
+
+def test_what_is_real_is_not_made_at_all():
     assert runner.in_pieces(study().cells[0])
-    for name in ("moments", "real"):
-        chosen = get(name).cells[0]
-        assert not runner.in_pieces(chosen)
+    assert runner.in_pieces(get("moments").cells[0])
+    assert not runner.in_pieces(get("real").cells[0])

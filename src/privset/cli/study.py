@@ -55,8 +55,8 @@ class RunArguments:
     results: Path = Path("results")
     """Folder of the results."""
     budget_minutes: float | None = None
-    """Start nothing after this time, nor what is known to take longer than what is left of it. A set of psg or dp-sgd
-    is stopped where it is by then, and goes on in the next call."""
+    """Start nothing after this time, nor what is known to take longer than what is left of it. A set whose
+    method is resumable is stopped where it is by then, and goes on in the next call."""
     shard: str = "1/1"
     """i/n: do the i-th of n shares of the work; the others may run elsewhere, on the same folder."""
     jobs: int = 1

@@ -59,6 +59,11 @@ class Piece(Observers):
             self._note()
         self.check()
 
+    def add(self, seconds: float) -> None:
+        """Count what was spent for this set and others together."""
+        self._before += seconds
+        self._note()
+
     def check(self) -> None:
         """Raise `OutOfTime` if it is time to stop."""
         if self._until is not None and time.monotonic() >= self._until:

@@ -18,7 +18,7 @@ from privset import data, pipeline
 from privset.data.records import Dataset
 from privset.errors import ConfigError
 from privset.evaluation import AS_TRAINED, Evaluation, evaluate_real, evaluate_release
-from privset.methods import METHODS, Execution, MeasuringMethod, Method, TrainingMethod
+from privset.methods import METHODS, Execution, MeasuringMethod, TrainingMethod
 from privset.observer import Observer
 from privset.privacy import seeded_noise
 from privset.release import ClassifierRelease, Release, load_published
@@ -79,9 +79,9 @@ def run(
 ) -> Outcome:
     """Make and measure the sets that are not on file.
 
-    Killed at any moment it loses the set it was at, or, of a method that asks as it goes and is resumable, the last
-    seconds of it. Run in several processes with different shards of one results folder, the one that finishes a cell's
-    last set writes the cell's file.
+    Killed at any moment it loses what it was measuring and, of a set that it was making, all or, if its method is
+    resumable, the last seconds; a set that is made is not made again. Run in several processes with different shards
+    of one results folder, the one that finishes a cell's last set writes the cell's file.
 
     Args:
         study: What to measure.
@@ -104,9 +104,8 @@ def run(
 
 
 def in_pieces(cell: Cell) -> bool:
-    """Whether a set of the cell can be made in several calls: questions are asked all along, and each call goes on."""
-    method = None if cell.is_real else METHODS[cell.method]
-    return method is not None and method.resumable and not issubclass(method, MeasuringMethod)
+    """Whether a set of the cell can be made in several calls, of which each goes on."""
+    return not cell.is_real and METHODS[cell.method].resumable
 
 
 def _run(todo: list[tuple[Cell, int]], bench: _Bench, shelf: Results, budget_minutes: float | None) -> Outcome:
@@ -141,7 +140,7 @@ class _Bench:
 
     Each data set is read once, and each question that several sets have in common is asked once: sets of the same
     seed that differ in what a measuring method distils, such as their size, are distilled from the same statistics.
-    A set is kept until the next one is made, for cells that train another network on it.
+    A set is remembered until the next one is made, for cells that train another network on it.
     """
 
     def __init__(
@@ -166,12 +165,12 @@ class _Bench:
         dataset = self._datasets[cell.data]
         started, origin = time.perf_counter(), self._origin
         work, spent = shelf.work_folder(cell, number), 0.0
-        if in_pieces(cell):
-            note = shelf.pieces_note(cell, number)
+        if cell.is_real:
+            piece = None
+        else:
+            note, until = shelf.pieces_note(cell, number), until if in_pieces(cell) else None
             piece = Piece(note, self.observer, until=until, commit=origin["commit"])
             spent, origin = piece.seconds, origin | {"commit": ", ".join(piece.commits) or None}
-        else:
-            piece = None
         if cell.stages is None:
             evaluations, generated = self._evaluate(
                 cell, number, dataset, shelf.folder / f"{cell.name}.png", work, piece
@@ -221,18 +220,11 @@ class _Bench:
                 for recipe in cell.recipes
             }
             return real, 0.0
-        method = cell.make_method(number)
+        assert piece is not None
         key = cell.set_key(number)
         if key not in self._made:
-            for old, _ in self._made.values():
-                if self._folder in old.path.parents:  # what is made in pieces has a place of its own
-                    shutil.rmtree(old.path.parent)
-            self._made.clear()
-            if piece is None:
-                made = self._make(cell, number, method, dataset, Path(tempfile.mkdtemp(dir=self._folder)) / "release")
-            else:
-                made = self._go_on(cell, number, method, dataset, work / "release", piece)
-            self._made[key] = made
+            made = self._go_on(cell, number, dataset, work, piece)
+            self._made = {key: made}
             if number == 0 and not isinstance(made[0], ClassifierRelease):  # not of each network
                 write(preview, (made[0].path / PREVIEW_FILE).read_bytes())
         release, generated = self._made[key]
@@ -248,46 +240,54 @@ class _Bench:
         planned = cell.make_method(0).plan(dataset.facts, cell.budget).to_json()
         return {} if planned["claim"] is None else {"proven": planned["epsilon"], "claim": planned["claim"]}
 
-    def _ask(
-        self, cell: Cell, number: int, method: Method[Any], dataset: Dataset, out: Path, observer: Observer
-    ) -> Release | ClassifierRelease:
-        how: dict[str, Any] = {"noise": seeded_noise(number), "execution": self.execution, "observer": observer}
+    def _go_on(
+        self, cell: Cell, number: int, dataset: Dataset, work: Path, piece: Piece
+    ) -> tuple[Release | ClassifierRelease, float]:
+        """What earlier calls have made in the folder ``work``, or made now, and the seconds it took."""
+        out = work / "release"
+        with piece:
+            if out.is_dir():
+                return load_published(out), piece.seconds
+            release = self._make(cell, number, dataset, out, piece)
+        piece.check()  # to train on it may take as long again
+        return release, piece.seconds
+
+    def _make(self, cell: Cell, number: int, dataset: Dataset, out: Path, piece: Piece) -> Release | ClassifierRelease:
+        """A set in the folder ``out``; noise is seeded, so all calls that it takes have the same."""
+        method = cell.make_method(number)
+        how: dict[str, Any] = {"noise": seeded_noise(number), "execution": self.execution, "observer": piece}
+        if isinstance(method, MeasuringMethod):
+            source = self._statistics(cell, number, method, dataset, out.parent / "statistics", piece)
+            asked = method.measured_with | {"seed"}
+            free = {name: value for name, value in dataclasses.asdict(method.config).items() if name not in asked}
+            return pipeline.distil(source, out=out, execution=self.execution, observer=piece, **free)
+        if not method.resumable:
+            shutil.rmtree(out.parent, ignore_errors=True)  # what a call that was killed left of it
         if isinstance(method, TrainingMethod):
             return pipeline.train(dataset, method=method, budget=cell.budget, out=out, **how)
         return pipeline.generate(dataset, method=method, budget=cell.budget, out=out, **how)
 
-    def _go_on(
-        self, cell: Cell, number: int, method: Method[Any], dataset: Dataset, out: Path, piece: Piece
-    ) -> tuple[Release | ClassifierRelease, float]:
-        """What the pieces so far have made, or one piece more of it; noise is seeded, so all pieces have the same."""
-        with piece:
-            if out.is_dir():
-                return load_published(out), piece.seconds
-            release = self._ask(cell, number, method, dataset, out, piece)
-        piece.check()  # to train on it may take as long again
-        return release, piece.seconds
+    def _statistics(
+        self, cell: Cell, number: int, method: MeasuringMethod[Any], dataset: Dataset, folder: Path, piece: Piece
+    ) -> Path:
+        """The statistics of a set, in its own folder: it is distilled from the same ones in all calls it takes.
 
-    def _make(
-        self, cell: Cell, number: int, method: Method[Any], dataset: Dataset, out: Path
-    ) -> tuple[Release | ClassifierRelease, float]:
-        """A set in the folder ``out``, and the seconds it took to make; measuring counts for each set made of it."""
-        started = time.perf_counter()
-        if not isinstance(method, MeasuringMethod):
-            release = self._ask(cell, number, method, dataset, out, self.observer)
-            return release, time.perf_counter() - started
+        Measured for one set, they are those of all others made of them by this run; the seconds count for each.
+        """
         settings = dataclasses.asdict(method.config)
         asked = frozenset((name, settings[name]) for name in method.measured_with)
         key = (cell.method, asked, cell.data, cell.budget, number)
-        if key not in self._measured:
-            folder = Path(tempfile.mkdtemp(dir=self._folder)) / "statistics"
-            how = {"noise": seeded_noise(number), "execution": self.execution, "observer": self.observer}
+        if not folder.is_dir() and key in self._measured:
+            kept, seconds = self._measured[key]
+            shutil.copytree(kept, arriving := folder.with_name("arriving"), dirs_exist_ok=True)
+            arriving.rename(folder)  # whole, or not there
+            piece.add(seconds)
+        elif not folder.is_dir():
+            how = {"noise": seeded_noise(number), "execution": self.execution, "observer": piece}
             pipeline.measure(dataset, method=method, budget=cell.budget, out=folder, **how)
-            self._measured[key] = folder, time.perf_counter() - started
-        source, seconds = self._measured[key]
-        started = time.perf_counter()
-        free = {name: value for name, value in settings.items() if name not in method.measured_with | {"seed"}}
-        release = pipeline.distil(source, out=out, execution=self.execution, observer=self.observer, **free)
-        return release, seconds + time.perf_counter() - started
+            kept = Path(tempfile.mkdtemp(dir=self._folder)) / "statistics"
+            self._measured[key] = shutil.copytree(folder, kept), piece.seconds
+        return folder
 
 
 def commit() -> str | None:
