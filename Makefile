@@ -64,7 +64,7 @@ schema: install
 	$(BIN)/python -m privset.release.schema > docs/certificate.schema.json
 
 tables: install
-	$(BIN)/python -m privset.studies.tables README.md docs/methods/moments.md docs/guide/choosing-epsilon.md
+	$(BIN)/python -m privset.studies.tables README.md docs/methods/*.md docs/guide/*.md
 	$(BIN)/python docs/exhibits.py
 
 clean:

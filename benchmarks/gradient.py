@@ -2,7 +2,8 @@
 
 Beside ours: `torch.func.vmap`, the hooks and the ghost clipping of Opacus (where it is installed), and the gradient
 that nobody clips. Each takes the batch in pieces of several sizes, in turns, and its fastest turn of its best size
-counts; so a busy machine delays all of them alike. All are checked to give the same sum first.
+counts; so a busy machine delays all of them alike. All are checked to give the same sum first. On a card all multiply
+matrices in TF32, as ours does.
 
     python benchmarks/gradient.py --device cuda --curves
 
@@ -20,6 +21,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +185,7 @@ def quietly() -> Iterator[None]:
 @quietly()
 def measure(batch: int, width: int, side: int, device: torch.device, *, rounds: int) -> dict[str, Any]:
     """Milliseconds of each contender, and how ours compares."""
+    torch.set_float32_matmul_precision("high")
     compared, missing = contenders(batch, width, side, device)
     # On a card a piece is the whole batch, or a memory's worth; a processor's caches like small ones.
     sizes = sorted({min(batch, size) for size in ((64, 256, 1024) if device.type == "cuda" else (8, 16, 32, batch))})
@@ -212,7 +215,7 @@ def measure(batch: int, width: int, side: int, device: torch.device, *, rounds: 
         "cores": len(os.sched_getaffinity(0)),
         "command": f"python {' '.join(sys.argv)}",
         "commit": commit(),
-        "versions": versions(),
+        "versions": versions() | ({} if missing else {"opacus": version("opacus")}),
     }
 
 

@@ -138,6 +138,7 @@ def measure(per_class: int, device: torch.device, *, seconds: float) -> dict[str
         whole = steps * per_step(outer_step, device, share)
     return {
         "what": f"PSG, {per_class} a class, MNIST's size: private gradient and matching step",
+        "per_class": per_class,
         "value": found["gradient"] + found["matching"],
         "unit": "ms",
         "ratio_to": None,

@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from privset.studies.tables import filled, seconds, sizes, table
+from privset.studies.tables import compared, filled, gradients, seconds, sizes, steps, table
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,3 +52,48 @@ def test_what_a_command_took_is_read_from_its_file(tmp_path):
     ]
     place = "<!-- seconds: release -->\nold\n<!-- end of results -->\n"
     assert filled(place, tmp_path).splitlines()[1:-1] == lines
+
+
+def test_what_was_published_stands_beside_what_was_measured(tmp_path):
+    (tmp_path / "dp-sgd").mkdir()
+    accuracy = {"mean": 97.86, "std": 0.11, "runs": []}
+    for name in ("mnist-eps1-strong", "mnist-eps10-paper"):
+        (tmp_path / "dp-sgd" / f"{name}.json").write_text(json.dumps({"accuracy": accuracy}), encoding="utf-8")
+    lines = compared("dp-sgd", tmp_path).splitlines()
+    assert lines == [
+        "| data | epsilon | preset | published | measured |",
+        "| --- | --- | --- | --- | --- |",
+        "| mnist | 1 | `strong` |  | 97.9 ± 0.1 |",
+        "| mnist | 10 | `strong` | 96.5 | not yet |",
+        "| mnist | 10 | `paper` | 96.5 | 97.9 ± 0.1 |",
+        "| fashion-mnist | 10 | `strong` | 82.9 | not yet |",
+        "| fashion-mnist | 10 | `paper` | 82.9 | not yet |",
+    ]
+    one = compared("baselines/gs-wgan", tmp_path).splitlines()
+    assert "| mnist | 386 | `paper` | 84.9 | not yet |" in one
+    assert len(one) == 2 + 4
+
+
+def test_what_benchmarks_measured_is_read_from_their_files(tmp_path):
+    (tmp_path / "speed").mkdir()
+    for batch, others in ((256, {"vmap": 7.7}), (32, {})):
+        found = {"settings": {"batch": batch, "width": 128, "side": 28}, "milliseconds": {"ours": 2.476} | others}
+        (tmp_path / "speed" / f"gradient-cuda-b{batch}.json").write_text(json.dumps(found), encoding="utf-8")
+    assert gradients("cuda", tmp_path).splitlines()[2:] == [
+        "| 32 | 28x28 | 128 | 2.48 ms |  |",
+        "| 256 | 28x28 | 128 | 2.48 ms | 7.70 ms |",
+    ]
+    found = {
+        "per_class": 10,
+        "milliseconds": {"gradient": 1.0, "matching": 2.0, "update": 0.5},
+        "steps": {"matching": 100_000, "updates": 450_000},
+        "hours": {"in one go": None, "sum of parts": 0.5},
+        "peak_memory_mib": 2048.0,
+    }
+    for size, hours in ((10, 0.25), (20, None)):
+        more = {"per_class": size, "hours": found["hours"] | {"in one go": hours}}
+        (tmp_path / "speed" / f"psg-ipc{size}-cuda.json").write_text(json.dumps(found | more), encoding="utf-8")
+    assert steps("cuda", tmp_path).splitlines()[2:] == [
+        "| 10 | 1.00 ms | 2.00 ms | 0.50 ms | 100,000 | 450,000 | 15 min | 2.0 GiB |",
+        "| 20 | 1.00 ms | 2.00 ms | 0.50 ms | 100,000 | 450,000 | 30 min | 2.0 GiB |",
+    ]

@@ -15,7 +15,9 @@ from typing import Any
 from privset.studies.catalogue import get
 from privset.studies.results import Results
 
-_PLACE = re.compile(r"(<!-- (results|sizes|seconds): (\S+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
+_PLACE = re.compile(
+    r"(<!-- (results|sizes|compared|seconds|gradients|steps): (\S+) -->\n).*?(<!-- end of results -->)", re.DOTALL
+)
 
 
 def table(name: str, results: Path) -> str:
@@ -31,7 +33,7 @@ def table(name: str, results: Path) -> str:
                 cell["data"],
                 _epsilon(cell),
                 "all" if cell["per_class"] is None else str(cell["per_class"]),
-                *(f"{one['mean']:.1f} ± {one['std']:.1f}" for one in measured),
+                *(_accuracy(one) for one in measured),
                 f"{len(cell['seeds']['sets'])} x {cell['networks']}",
             ]
         )
@@ -47,10 +49,34 @@ def sizes(name: str, results: Path) -> str:
     rows = [["data", "epsilon", *(f"{number} a class" for number in numbers)], ["---"] * (2 + len(numbers))]
     for data, epsilon in sorted(lines, key=lambda line: names.index(line[0])):
         measured = [found.get((data, epsilon, number)) for number in numbers]
-        rows.append(
-            [data, epsilon, *("" if one is None else f"{one['mean']:.1f} ± {one['std']:.1f}" for one in measured)]
-        )
+        rows.append([data, epsilon, *("" if one is None else _accuracy(one) for one in measured)])
     return _markdown(rows)
+
+
+def compared(name: str, results: Path) -> str:
+    """What was published, and what was measured here: cells of a study, or, as STUDY/METHOD, those of one method.
+
+    Cells of which neither is known are left out, and so are columns in which all cells have the same.
+    """
+    name, _, method = name.partition("/")
+    study = get(name)
+    shelf, rows = Results(results, study), []
+    for cell in study.cells:
+        found = shelf.cell(cell)
+        if method in ("", cell.method) and (cell.published, found) != (None, None):
+            row = {
+                "data": cell.data,
+                "epsilon": f"{cell.epsilon:g}",
+                "preset": f"`{cell.preset}`",
+                "images a class": "all" if cell.per_class is None else f"{cell.per_class:,}",
+                "network": f"`{cell.classifier}`",
+                "published": "" if cell.published is None else f"{cell.published:.1f}",
+                "measured": "not yet" if found is None else _accuracy(found["accuracy"]),
+            }
+            rows.append(row)
+    always = ("data", "published", "measured")
+    columns = [column for column in rows[0] if column in always or len({row[column] for row in rows}) > 1]
+    return _markdown([columns, ["---"] * len(columns), *([row[column] for column in columns] for row in rows)])
 
 
 def seconds(kind: str, results: Path) -> str:
@@ -61,8 +87,38 @@ def seconds(kind: str, results: Path) -> str:
         found = json.loads(path.read_bytes())
         machine = f"{found['cores']} CPU cores" if found["device"] == "cpu" else found["device"]
         accuracy = found["accuracy"]
+        rows.append([f"`{found['what']}`", machine, f"{found['value']:.0f}", _accuracy(accuracy)])
+    return _markdown(rows)
+
+
+def gradients(device: str, results: Path) -> str:
+    """What benchmarks/gradient.py measured on a device: milliseconds of a clipped gradient sum, ours and others'."""
+    files = [json.loads(path.read_bytes()) for path in (results / "speed").glob(f"gradient-{device}-*.json")]
+    names = list(dict.fromkeys(name for found in files for name in found["milliseconds"]))
+    rows = [["records", "image", "width", *names], ["---"] * (3 + len(names))]
+    for found in sorted(files, key=lambda one: [one["settings"][name] for name in ("side", "width", "batch")]):
+        setting, measured = found["settings"], found["milliseconds"]
+        image = f"{setting['side']}x{setting['side']}"
+        times = [f"{measured[name]:.2f} ms" if name in measured else "" for name in names]
+        rows.append([str(setting["batch"]), image, str(setting["width"]), *times])
+    return _markdown(rows)
+
+
+def steps(device: str, results: Path) -> str:
+    """What benchmarks/psg.py measured on a device: milliseconds of each part of PSG's loop, minutes of a whole run."""
+    parts = ("gradient", "matching", "update")
+    rows = [["images a class", *parts, "steps", "updates", "whole run", "memory"], ["---"] * 8]
+    files = [json.loads(path.read_bytes()) for path in (results / "speed").glob(f"psg-*-{device}.json")]
+    for found in sorted(files, key=lambda one: one["per_class"]):
+        hours = found["hours"]["in one go"] or found["hours"]["sum of parts"]
         rows.append(
-            [f"`{found['what']}`", machine, f"{found['value']:.0f}", f"{accuracy['mean']:.1f} ± {accuracy['std']:.1f}"]
+            [
+                str(found["per_class"]),
+                *(f"{found['milliseconds'][name]:.2f} ms" for name in parts),
+                *(f"{found['steps'][name]:,}" for name in ("matching", "updates")),
+                f"{60 * hours:.0f} min",
+                f"{found['peak_memory_mib'] / 1024:.1f} GiB",
+            ]
         )
     return _markdown(rows)
 
@@ -70,6 +126,10 @@ def seconds(kind: str, results: Path) -> str:
 def _on_file(name: str, results: Path) -> list[dict[str, Any]]:
     study = get(name)
     return [cell for one in study.cells if (cell := Results(results, study).cell(one)) is not None]
+
+
+def _accuracy(found: dict[str, Any]) -> str:
+    return f"{found['mean']:.1f} ± {found['std']:.1f}"
 
 
 def _epsilon(cell: dict[str, Any]) -> str:
@@ -82,7 +142,14 @@ def _markdown(rows: list[list[str]]) -> str:
 
 def filled(text: str, results: Path) -> str:
     """A document with every table in it made anew."""
-    kinds = {"results": table, "sizes": sizes, "seconds": seconds}
+    kinds = {
+        "results": table,
+        "sizes": sizes,
+        "compared": compared,
+        "seconds": seconds,
+        "gradients": gradients,
+        "steps": steps,
+    }
     return _PLACE.sub(lambda place: place[1] + kinds[place[2]](place[3], results) + place[4], text)
 
 
