@@ -14,7 +14,10 @@ def test_list_run_and_show(call, tmp_path, monkeypatch):
     assert json.loads(call("study", "list", "--json")[1])["studies"][-1]["cells"] == ["digits-eps10-ipc1"]
 
     _, out, _ = call("study", "show", "smoke", "--results", tmp_path)
-    assert "missing: digits-eps10-ipc1, 0 of 2 sets finished" in out
+    assert "missing: 1 of 1 cells, not begun: digits-eps10-ipc1" in out
+    _, out, _ = call("study", "show", "baselines", "--results", tmp_path)
+    assert len(out.splitlines()) == 3
+    assert out.rstrip().endswith(", ... (all in --json)")
 
     # Two processes, each with a set of its own.
     code, out, _ = call("study", "run", "smoke", "--results", tmp_path, "--jobs", 2, "--json")

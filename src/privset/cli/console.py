@@ -76,7 +76,7 @@ class Bars(Observer):
         )
         self._task: Any = None
         self._name, self._total, self._done, self._told = "", 0, 0, time.monotonic()
-        self._begun, self._taken_up = self._told, 0
+        self._begun, self._paced, self._warm = self._told, self._told, 0
 
     def __enter__(self) -> Bars:
         self._bars.start()
@@ -91,18 +91,20 @@ class Bars(Observer):
         """A new bar; the last one is done, also if no one knew how long it would be."""
         if self._task is not None and not self._total:
             self._bars.update(self._task, total=1, completed=1)
-        self._name, self._total, self._done, self._taken_up = name, total, 0, 0
+        self._name, self._total, self._done, self._warm = name, total, 0, 0
         self._begun = time.monotonic()
         self._task = self._bars.add_task(name, total=total or None, values="")
 
     def step(self, count: int = 1, **values: float) -> None:
         """Move the bar, and show the figures beside it."""
-        if not self._done and count > 1:  # steps of a run that was stopped: they say nothing about the time
-            self._taken_up = count
-        self._done += count
+        first, self._done = not self._done, self._done + count
         words = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
         if self._task is not None:
             self._bars.update(self._task, advance=count, values=words)
+        if first:  # what came before it says nothing about the pace: preparations, or steps of a run that was stopped
+            self._paced, self._warm = time.monotonic(), count
+            if self._task is not None and count > 1:
+                self._bars.reset(self._task, total=self._total or None, completed=count)
         if not ERR.is_terminal and time.monotonic() - self._told > _QUIET_SECONDS:
             self._told = time.monotonic()
             warn("; ".join(part for part in (self._line(), words, *self._bars.notes.values()) if part))
@@ -116,12 +118,12 @@ class Bars(Observer):
         self._bars.notes[about] = text
 
     def _line(self) -> str:
-        gone = time.monotonic() - self._begun
-        words = f"{self._name}: {self._done:,} of {self._total:,}, {_spell(gone)} gone"
-        new = self._done - self._taken_up
+        now = time.monotonic()
+        words = f"{self._name}: {self._done:,} of {self._total:,}, {_spell(now - self._begun)} gone"
+        new = self._done - self._warm
         if new <= 0 or not self._total:
             return words
-        left = (self._total - self._done) * gone / new
+        left = (self._total - self._done) * (now - self._paced) / new
         return f"{words}, about {_spell(left)} left, until {_clock(left)}"
 
 

@@ -181,6 +181,10 @@ def run_workers(parsed: RunArguments, shard: tuple[int, int]) -> Outcome:
     return total
 
 
+_NAMED = 6
+"""So many cells that nobody has begun are named."""
+
+
 def show(arguments: Sequence[str]) -> int:
     """`privset study show NAME`."""
     parsed = parse(ShowArguments, arguments, "privset study show")
@@ -201,8 +205,13 @@ def show(arguments: Sequence[str]) -> int:
     console.show(f"{chosen.name}: {chosen.what}")
     for row in rows:  # in plain lines: a table would cut the cells' names to fit the terminal
         console.show("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
-    for name, sets in missing.items():
+    begun = {name: sets for name, sets in missing.items() if not sets.startswith("0 ")}
+    for name, sets in begun.items():
         console.show(f"missing: {name}, {sets} sets finished")
+    rest = [name for name in missing if name not in begun]
+    if rest:
+        some = ", ".join(rest[:_NAMED]) + (", ... (all in --json)" if len(rest) > _NAMED else "")
+        console.show(f"missing: {len(rest)} of {len(chosen.cells)} cells, not begun: {some}")
     for name in outdated:
         console.show(f"outdated: {name} was measured with other settings; delete its file to measure it again")
     return 0
