@@ -7,7 +7,7 @@ from tests.conftest import TINY, facts_for, records_for
 
 from privset.errors import BudgetError, ConfigError
 from privset.facts import scale
-from privset.methods import DataLens, DataLensConfig, GPate, GPateConfig
+from privset.methods import DataLens, DataLensConfig, GPate, GPateConfig, GsWgan
 from privset.methods.drawing import drawn
 from privset.methods.teachers import asked_classes, claimed_epsilon, discriminator_of, settled, teaching, wishes
 from privset.networks.adversaries import ConditionalDcgan
@@ -197,3 +197,11 @@ def test_the_published_conversion_is_the_smallest_over_its_orders():
     by_hand = [0.02 * order + math.log(1e5) / (order - 1) for order in range(2, 200)]
     event = GaussianEvent(question="votes", sampling_rate=1.0, noise_multiplier=10.0, count=4)
     assert claimed_epsilon((event,), 1e-5) == pytest.approx(min(by_hand))
+
+
+@pytest.mark.parametrize(("method", "what"), [(GPate, "teachers"), (DataLens, "teachers"), (GsWgan, "critics")])
+def test_each_network_needs_a_record_of_its_own(method, what):
+    facts, budget = facts_for(100), PrivacyBudget(epsilon=10)
+    with pytest.raises(ConfigError, match=f"{what} must be at most 100, the number of records, not 101"):
+        method(method.config_type(**{what: 101, "steps": 2})).plan(facts, budget)
+    method(method.config_type(**{what: 100, "steps": 2})).plan(facts, budget)

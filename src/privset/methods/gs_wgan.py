@@ -29,6 +29,7 @@ from privset.methods.method import (
     require_at_least_one,
     require_generator,
     require_noise,
+    require_shards,
 )
 from privset.networks.critics import Critic
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
@@ -182,6 +183,7 @@ class GsWgan(SetMethod[GsWganConfig]):
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """A pullback question in each step of the generator, to all critics or to some of them."""
         config = self.config
+        require_shards(facts, config.critics, "critics")
 
         def events(noise: float) -> tuple[GaussianEvent, ...]:
             return (self._question(noise).event(config.steps),)

@@ -47,6 +47,11 @@ class SetConfig(MethodConfig):
         require_at_least_one(self, "per_class")
 
 
+def require_shards(facts: PublicFacts, count: int, what: str) -> None:
+    """Raise a `ConfigError` if there are fewer records than networks that each have some of their own."""
+    require(count <= facts.size, f"{what} must be at most {facts.size:,}, the number of records, not {count:,}")
+
+
 def require(condition: bool, otherwise: str) -> None:
     """Raise `ConfigError` with the sentence ``otherwise`` unless the condition holds."""
     if not condition:
@@ -120,7 +125,8 @@ class Plan:
         if spending.by(budget.accountant) > budget.epsilon:
             raise BudgetError(
                 f"these settings would cost epsilon {spending.by(budget.accountant):.4g}, more than the budget "
-                f"{budget.epsilon:g}: ask fewer questions, or leave the noise to be calibrated"
+                f"{budget.epsilon:g}: ask fewer questions, or let the noise be calibrated, without an option that sets "
+                "it and by another preset than `paper`"
             )
         return cls(
             method=method.name,

@@ -33,6 +33,7 @@ from privset.methods.method import (
     require,
     require_at_least_one,
     require_generator,
+    require_shards,
 )
 from privset.networks.adversaries import ConditionalDiscriminator
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
@@ -145,6 +146,7 @@ class TeacherMethod(SetMethod[Config]):
         """The questions of every step, to all teachers."""
         budget.check_size(facts.size)
         config = self.config
+        require_shards(facts, config.teachers_for(facts), "teachers")
         require(config.sigma is None or budget.private, "without privacy there is no noise; leave sigma out")
         if config.sigma is not None:
             noise = config.sigma / self._questions(facts, 1.0)[0].sensitivity
