@@ -144,6 +144,10 @@ def spend(events: Iterable[GaussianEvent], delta: float) -> Spending:
     return Spending(rdp=rdp, pld=_epsilon(merged, delta, "pld") if computed else None)
 
 
+_ROUNDING = 1e-13
+"""More than what rounding takes from the Renyi divergence of one answer."""
+
+
 @functools.lru_cache(maxsize=1024)
 def _epsilon(events: tuple[GaussianEvent, ...], delta: float, accountant: str) -> float:
     if not events:
@@ -171,11 +175,14 @@ def _epsilon(events: tuple[GaussianEvent, ...], delta: float, accountant: str) -
         for rate, noise, count in joined:
             event = dp_accounting.GaussianDpEvent(noise)
             bound.compose(event if rate == 1 else dp_accounting.PoissonSampledDpEvent(rate, event), count)
-        if isinstance(bound, pld.PLDAccountant) or not _of_shards(events):
+        if isinstance(bound, pld.PLDAccountant):
             return _known(bound.get_epsilon(delta), events)
-        # Of one pair of neighbours, the divergences of all mechanisms add up at each order, however each is bounded.
-        divergences = (bound.rdp + _divergences_of_shards(events)).tolist()
-        return _known(rdp.compute_epsilon(_SHARD_ORDERS, divergences, delta)[0], events)
+        divergences = bound.rdp
+        if _of_shards(events):  # of one pair of neighbours divergences add up at each order, however each is bounded
+            divergences = divergences + _divergences_of_shards(events)
+        # With very much noise rounding leaves less than there is, even less than nothing, which would count as nothing.
+        divergences = np.maximum(divergences, _ROUNDING * sum(event.count for event in events)).tolist()
+        return _known(rdp.compute_epsilon(bound.orders.tolist(), divergences, delta)[0], events)
 
 
 def _divergences_of_shards(events: Iterable[GaussianEvent]) -> np.ndarray:
