@@ -245,20 +245,22 @@ def test_clipped_sums_of_the_networks_of_psg_stay_within_one_percent_of_double(d
 
 @pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_kernel_adds_up_the_rows_that_have_a_weight(dtype, monkeypatch):
+@pytest.mark.parametrize(("count", "columns"), [(21, 700), (150, 70), (19, 8300)])  # short rows, and long ones
+def test_the_kernel_adds_up_the_rows_that_have_a_weight(dtype, count, columns, monkeypatch):
     generator = torch.Generator().manual_seed(0)
-    rows = torch.randn(21, 700, generator=generator, dtype=torch.float64).to(dtype)
-    weights = torch.rand(3, 21, generator=generator, dtype=torch.float64) * (
-        torch.rand(3, 21, generator=generator) < 0.5
+    rows = torch.randn(count, columns, generator=generator, dtype=torch.float64).to(dtype)
+    weights = torch.rand(4, count, generator=generator, dtype=torch.float64) * (
+        torch.rand(4, count, generator=generator) < 0.5
     )
     weights[:, 4] = 0
     rows[4] = math.nan
-    start = torch.randn(3, 1000, generator=generator, dtype=torch.float64)
+    weights[1, : count // 2], weights[2] = 0, 0  # a sample that begins late, and one of nobody
+    start = torch.randn(4, columns + 300, generator=generator, dtype=torch.float64)
     expected = start.clone()
-    expected[:, 100:800] += weights @ rows.nan_to_num().double()
+    expected[:, 100 : 100 + columns] += weights @ rows.nan_to_num().double()
     monkeypatch.setattr(clipping_kernels, "fits", lambda _: True)
     found = start.to(CARD)
-    _Held(rows[:, None].to(CARD)).add(weights.to(CARD), found[:, 100:800])
+    _Held(rows[:, None].to(CARD)).add(weights.to(CARD), found[:, 100 : 100 + columns])
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-12, atol=1e-12)
 
 
