@@ -177,3 +177,10 @@ def test_kernels_against_the_plain_path(
     for ours, theirs in zip(found, expected, strict=True):
         error = (ours.cpu().double() - theirs).norm() / theirs.norm().clamp_min(1e-12)
         assert error < (1e-5 if dtype == torch.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_logits_are_those_of_the_linear_layer(bias: bool) -> None:
+    head, values = nn.Linear(7, 3, bias=bias).double(), torch.randn(4, 7, dtype=torch.float64)
+
+    torch.testing.assert_close(fused.logits(head, values), head(values))

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from privset.networks import kernels
 from privset.networks.classifiers import ConvNet
+from privset.networks.fused import logits
 from privset.networks.geometry import Size
 
 Directions = Sequence[Tensor | None]
@@ -197,7 +198,7 @@ class _ByHand(SetGradient):
             self._blocks.append(_block(*layers[first : first + 4], given=values))  # type: ignore[arg-type]
             values = self._blocks[-1].pooled()
         self._said, self._form = values.flatten(1), values.shape
-        self._chances = F.softmax(self._head(self._said), dim=1)
+        self._chances = F.softmax(logits(self._head, self._said), dim=1)
         wanted = F.one_hot(labels, self._chances.shape[1]).to(self._chances)
         self._missed = (self._chances - wanted) / len(images)
         self.weights = self._back()
