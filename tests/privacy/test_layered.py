@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.func import functional_call
 
+from privset import thin
 from privset.errors import ConfigError
 from privset.methods.record_loss import record_loss
 from privset.networks import MLP, AlexNet, ConvNet, LeNet, kernels
-from privset.privacy import clipping_kernels
+from privset.privacy import clipping_kernels, convolution_kernels
 from privset.privacy.gradients import clipped_gradient_sums
 from privset.privacy.layered import LayeredLoss, Stage, _Held, _Products, record_gradients
 
@@ -245,21 +246,84 @@ def test_clipped_sums_of_the_networks_of_psg_stay_within_one_percent_of_double(d
 
 @pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_kernel_adds_up_the_rows_that_have_a_weight(dtype, monkeypatch):
+@pytest.mark.parametrize(("count", "columns"), [(21, 700), (150, 70), (19, 8300)])  # short rows, and long ones
+def test_the_kernel_adds_up_the_rows_that_have_a_weight(dtype, count, columns, monkeypatch):
     generator = torch.Generator().manual_seed(0)
-    rows = torch.randn(21, 700, generator=generator, dtype=torch.float64).to(dtype)
-    weights = torch.rand(3, 21, generator=generator, dtype=torch.float64) * (
-        torch.rand(3, 21, generator=generator) < 0.5
+    rows = torch.randn(count, columns, generator=generator, dtype=torch.float64).to(dtype)
+    weights = torch.rand(4, count, generator=generator, dtype=torch.float64) * (
+        torch.rand(4, count, generator=generator) < 0.5
     )
     weights[:, 4] = 0
     rows[4] = math.nan
-    start = torch.randn(3, 1000, generator=generator, dtype=torch.float64)
+    weights[1, : count // 2], weights[2] = 0, 0  # a sample that begins late, and one of nobody
+    start = torch.randn(4, columns + 300, generator=generator, dtype=torch.float64)
     expected = start.clone()
-    expected[:, 100:800] += weights @ rows.nan_to_num().double()
+    expected[:, 100 : 100 + columns] += weights @ rows.nan_to_num().double()
     monkeypatch.setattr(clipping_kernels, "fits", lambda _: True)
     found = start.to(CARD)
-    _Held(rows[:, None].to(CARD)).add(weights.to(CARD), found[:, 100:800])
+    _Held(rows[:, None].to(CARD)).add(weights.to(CARD), found[:, 100 : 100 + columns])
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
+def test_the_kernel_turns_what_has_channels_last(monkeypatch):
+    rows = torch.randn(5, 4, 9 * 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    weights = torch.rand(2, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    expected = (weights @ rows.flatten(1)).view(2, 4, 9, 3).transpose(2, 3).flatten(1)
+    monkeypatch.setattr(clipping_kernels, "fits", lambda _: True)
+    found = torch.zeros_like(expected, device=CARD)
+    _Held(rows.to(CARD), (3, 3, 3)).add(weights.to(CARD), found)
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    ("channels", "outs", "size", "kernel", "stride", "padding"),
+    [
+        (1, 8, (8, 8), (3, 3), (1, 1), (1, 1)),
+        (20, 5, (9, 7), (3, 3), (1, 1), (3, 1)),
+        (3, 140, (6, 8), (3, 5), (2, 1), (1, 2)),
+        (6, 4, (4, 4), (1, 1), (1, 1), (0, 0)),
+    ],
+)
+def test_the_kernel_gives_gradients_of_a_convolution_and_the_squares_of_just_these_numbers(
+    channels, outs, size, kernel, stride, padding, last
+):
+    generator = torch.Generator().manual_seed(0)
+    given = torch.randn(3, channels, *size, generator=generator)
+    weight = torch.zeros(3 * outs, channels, *kernel, dtype=torch.float64, requires_grad=True)
+    # Each record with weights of its own, so that the gradient by these is that of each record.
+    mapped = F.conv2d(given.double().flatten(0, 1)[None], weight, None, stride, padding, groups=3)
+    slope = torch.randn(3, outs, *mapped.shape[2:], generator=generator)
+    (expected,) = torch.autograd.grad(mapped, weight, slope.double().flatten(0, 1)[None])
+    expected = expected.view(3, outs, channels, -1).transpose(2, 3).flatten(2)
+    if last:
+        given, slope = (values.contiguous(memory_format=torch.channels_last) for values in (given, slope))
+    found, squares = convolution_kernels.rows(slope.to(CARD), given.to(CARD), kernel, stride, padding)
+    found, squares = found.cpu().double(), squares.cpu()
+    assert float((found - expected).norm() / expected.norm()) < (3e-3 if CARD == "cuda" else 1e-6)
+    torch.testing.assert_close(squares.sum(1), found.square().sum((1, 2)), rtol=1e-6, atol=0.0)
+
+
+@pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
+def test_the_way_of_a_graphics_card_in_single_precision_keeps_the_bound(monkeypatch):
+    network = moved(ConvNet((1, 8, 8), 3, width=4, depth=2)).to(CARD)
+    images, labels = (values.to(CARD) for values in batch((1, 8, 8), 5, dtype=torch.float32))
+    members = torch.tensor([[1, 0, 1, 1, 0], [1, 1, 0, 1, 0]]).bool()
+    expected, _ = sums(plain(network), network, images, labels, members)
+    for module in (kernels, clipping_kernels, convolution_kernels):
+        monkeypatch.setattr(module, "fits", lambda _: True)
+    monkeypatch.setattr(thin, "fits", lambda _, weight: weight.shape[1] == 1)
+    loss = record_loss(network, fused=True)
+    found, _ = sums(loss, network, images, labels, members)
+    assert float((found - expected).norm() / expected.norm()) < (1e-2 if CARD == "cuda" else 1e-5)
+    images[3, 0, 0, 0] = math.nan
+    without, bad = sums(loss, network, images, labels, members)
+    assert bad == 2  # in each of the samples it is in
+    lengths = (found - without).norm(dim=1)
+    assert bool((lengths <= 0.1 * (1 + 1e-5)).all())
+    assert bool((lengths >= 0.1 * (1 - 1e-5)).all())  # such a short bound is reached
 
 
 @pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
@@ -270,6 +334,7 @@ def test_the_way_of_a_graphics_card_gives_the_sums_of_vmap(monkeypatch):
     expected, _ = sums(plain(network), network, images, labels, members)
     for module in (kernels, clipping_kernels):
         monkeypatch.setattr(module, "fits", lambda _: True)
+    monkeypatch.setattr(thin, "fits", lambda _, weight: weight.shape[1] == 1)
     found, _ = sums(record_loss(network, fused=True), network, images, labels, members)
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13)
 

@@ -37,7 +37,7 @@ from privset.methods.method import (
     require_noise,
 )
 from privset.methods.record_loss import record_loss
-from privset.networks.fused import fused
+from privset.networks.fused import channels_last, fused
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, GradientQuestion, PrivacyBudget
 from privset.recording import Step, recorded, sent
@@ -203,7 +203,7 @@ class GradientMatching(SetMethod[Config]):
 
         labels = torch.arange(len(facts.classes)).repeat_interleave(config.per_class).to(execution.device)
         matched = self._start(facts, labels, generator)
-        images, network = matched.images, self._network(facts, 0).to(execution.device)
+        images, network = matched.images, self._shared_network(facts, execution.device)
         loss, match, train = (
             record_loss(network),
             _matching(network, matched),
@@ -230,6 +230,11 @@ class GradientMatching(SetMethod[Config]):
                 distance = match(torch.cat([total.flatten() for total in answer.values()]) / expected_batch)
                 stages.part(look)
         return self._made(matched)
+
+    def _shared_network(self, facts: PublicFacts, device: str | torch.device) -> nn.Module:
+        """The one whose weights all steps use; those of a run are copied into it."""
+        network = self._network(facts, 0).to(device)
+        return channels_last(network) if next(network.parameters()).is_cuda else network
 
     def _network(self, facts: PublicFacts, seed: int) -> nn.Module:
         config = self.config
@@ -289,11 +294,11 @@ def _training(network: nn.Module, images: Tensor, labels: Tensor, config: Matchi
 
     def step(batch: Tensor) -> Tensor:
         loss = F.cross_entropy(forward(images[batch]), labels[batch])
-        slopes = torch.autograd.grad(loss, weights, allow_unused=True)
-        with torch.no_grad():
-            for weight, slope in zip(weights, slopes, strict=True):
-                if slope is not None:  # a bias before a norm has none
-                    weight.sub_(config.network_rate * slope)
+        slopes = torch.autograd.grad(loss, weights, allow_unused=True)  # a bias before a norm has none
+        pairs = [(weight, slope) for weight, slope in zip(weights, slopes, strict=True) if slope is not None]
+        moved, along = map(list, zip(*pairs, strict=True))
+        with torch.no_grad():  # all at once: to start an operation for each takes a card longer than to do it
+            torch._foreach_add_(moved, along, alpha=-config.network_rate)  # pyright: ignore
         return loss.detach()
 
     return recorded(step, images.device)

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor, nn
 
+from privset import thin
 from privset.networks import kernels
 from privset.networks.classifiers import ConvNet
 from privset.networks.deep_classifiers import VGG11
@@ -51,7 +52,13 @@ class FusedBlock(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Images or maps ``[n, c, h, w]`` -> pooled maps."""
-        maps = F.conv2d(images, self.convolution.weight, None, self.convolution.stride, self.convolution.padding)
+        convolution = self.convolution
+        if thin.fits(images, convolution.weight):
+            maps = thin.Thin.apply(images, convolution.weight, convolution.stride, convolution.padding)
+        else:
+            maps = F.conv2d(images, convolution.weight, None, convolution.stride, convolution.padding)
+        if kernels.fits(maps):
+            return _SharedNormReluPool.apply(maps, self.norm.weight, self.norm.bias, self.norm.eps, self.pool)
         return norm_relu_pool(maps, self.norm.weight, self.norm.bias, pool=self.pool, eps=self.norm.eps)
 
 
@@ -78,8 +85,35 @@ def _blocks(layers: list[nn.Module]) -> Iterator[nn.Module]:
 def fused(network: nn.Module) -> nn.Module:
     """``network`` in the fastest form that can be differentiated once, of the same weights; on a processor, itself."""
     if kernels.AVAILABLE and next(network.parameters()).is_cuda and isinstance(network, ConvNet | VGG11):
-        return nn.Sequential(fuse(network.features), network.head)
+        head = _Head(network.head) if isinstance(network.head, nn.Linear) else network.head
+        return nn.Sequential(fuse(network.features), head)
     return network
+
+
+def channels_last(network: nn.Module) -> nn.Module:
+    """``network`` with its convolutions laid out in memory as a graphics card takes them, but those of few channels."""
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d) and layer.weight.shape[1:].numel() > thin.MOST:
+            layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
+    return network
+
+
+def logits(head: nn.Linear, values: Tensor) -> Tensor:
+    """What a linear layer gives, as a product and then a sum.
+
+    In one operation, a graphics card takes an algorithm for it that is five times as slow for so few columns.
+    """
+    product = values @ head.weight.T
+    return product if head.bias is None else product + head.bias
+
+
+class _Head(nn.Module):
+    def __init__(self, head: nn.Linear) -> None:
+        super().__init__()
+        self.head = head
+
+    def forward(self, values: Tensor) -> Tensor:
+        return logits(self.head, values)
 
 
 class _NormReluPool(torch.autograd.Function):
@@ -104,6 +138,22 @@ class _NormReluPool(torch.autograd.Function):
     def vmap(info: Any, in_dims: Any, *inputs: Any) -> tuple[Tensor, int]:
         pooled = _NormReluPool.apply(*folded(inputs[:3], in_dims, info.batch_size), *inputs[3:])
         return pooled.unflatten(0, (info.batch_size, -1)), 0
+
+
+class _SharedNormReluPool(torch.autograd.Function):
+    """The same on a graphics card for images that all have one ``weight`` and ``bias`` ``[c]``, not under vmap."""
+
+    @staticmethod
+    def forward(ctx: Any, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size) -> Tensor:  # type: ignore[override]
+        ctx.save_for_backward(maps, weight, bias)
+        ctx.eps, ctx.pool = eps, pool
+        return kernels.norm_relu_pool(maps, weight.expand(len(maps), -1), bias.expand(len(maps), -1), eps, pool)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        maps, weight, bias = ctx.saved_tensors
+        return *kernels.shared_slopes(slope, maps, weight, bias, ctx.eps, ctx.pool), None, None
 
 
 class _Slopes(torch.autograd.Function):

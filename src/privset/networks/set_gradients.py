@@ -18,8 +18,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor, nn
 
+from privset import thin
 from privset.networks import kernels
 from privset.networks.classifiers import ConvNet
+from privset.networks.fused import logits
 from privset.networks.geometry import Size
 
 Directions = Sequence[Tensor | None]
@@ -79,14 +81,20 @@ class _Block(abc.ABC):
 
     def forwards(self, given: Tensor, weight: Tensor) -> Tensor:
         """What this convolution would make of ``given`` with another weight."""
-        return F.conv2d(given, weight, None, self.convolution.stride, self.convolution.padding)
+        return _convolved(self.convolution, given, weight)
 
-    def backwards(self, slope: Tensor, weight: Tensor) -> Tensor:
-        """From the gradient by the convolved maps that by what was given."""
-        return self._slopes(slope, weight, (True, False, False))[0]
+    def backwards(self, *pairs: tuple[Tensor, Tensor]) -> Tensor:
+        """From gradients by convolved maps, each with a weight, the sum of those by what was given."""
+        if thin.fits(self.given, self.convolution.weight):
+            size = (self.given.shape[2], self.given.shape[3])
+            return thin.by_images(list(pairs), size, *_places(self.convolution))
+        slopes = [self._slopes(slope, weight, (True, False, False))[0] for slope, weight in pairs]
+        return slopes[0] if len(slopes) == 1 else slopes[0] + slopes[1]
 
     def by_weight(self) -> Tensor:
         """The gradient by the weight of the convolution."""
+        if thin.fits(self.given, self.convolution.weight):
+            return thin.by_weight(self.slope, self.given, self.convolution.weight, *_places(self.convolution))
         return self._slopes(self.slope, self.convolution.weight, (False, True, False))[1]
 
     def _slopes(self, slope: Tensor, weight: Tensor, wanted: tuple[bool, bool, bool]) -> tuple[Tensor, Tensor, Tensor]:
@@ -165,8 +173,9 @@ class _KernelBlock(_Block):
 
     def back(self, slope: Tensor) -> tuple[Tensor, Tensor]:
         self._given_slope = slope
-        self.slope, by_scale, by_shift = kernels.slopes(slope, self.maps, *self._affine(), affine=True)
-        return by_scale.sum(0), by_shift.sum(0)
+        affine = (self.norm.weight, self.norm.bias)
+        self.slope, *by_affine = kernels.shared_slopes(slope, self.maps, *affine, self.norm.eps, self.pool)
+        return by_affine[0], by_affine[1]
 
     def rate(self, moved: Tensor) -> Tensor:
         self._moved = moved
@@ -180,8 +189,18 @@ class _KernelBlock(_Block):
         return scale, shift, self.norm.eps, self.pool
 
 
+def _places(convolution: nn.Conv2d) -> tuple[Size, Size]:
+    return cast(Size, convolution.stride), cast(Size, convolution.padding)
+
+
+def _convolved(convolution: nn.Conv2d, given: Tensor, weight: Tensor) -> Tensor:
+    if thin.fits(given, weight):
+        return thin.convolve(given, weight, *_places(convolution))
+    return F.conv2d(given, weight, None, convolution.stride, convolution.padding)
+
+
 def _block(convolution: nn.Conv2d, norm: nn.GroupNorm, _: nn.ReLU, pooling: nn.AvgPool2d, *, given: Tensor) -> _Block:
-    maps = F.conv2d(given, convolution.weight, None, convolution.stride, convolution.padding)
+    maps = _convolved(convolution, given, convolution.weight)
     kind = _KernelBlock if kernels.fits(maps) else _PlainBlock
     return kind(convolution, norm, cast(Size, pooling.kernel_size), given, maps)
 
@@ -197,7 +216,7 @@ class _ByHand(SetGradient):
             self._blocks.append(_block(*layers[first : first + 4], given=values))  # type: ignore[arg-type]
             values = self._blocks[-1].pooled()
         self._said, self._form = values.flatten(1), values.shape
-        self._chances = F.softmax(self._head(self._said), dim=1)
+        self._chances = F.softmax(logits(self._head, self._said), dim=1)
         wanted = F.one_hot(labels, self._chances.shape[1]).to(self._chances)
         self._missed = (self._chances - wanted) / len(images)
         self.weights = self._back()
@@ -209,7 +228,7 @@ class _ByHand(SetGradient):
             by_scale, by_shift = block.back(slope)
             found += [by_shift, by_scale, torch.zeros_like(by_shift), block.by_weight()]
             if number:
-                slope = block.backwards(block.slope, block.convolution.weight)
+                slope = block.backwards((block.slope, block.convolution.weight))
         return found[::-1]
 
     @torch.no_grad()
@@ -230,7 +249,7 @@ class _ByHand(SetGradient):
         bent = (bent @ self._head.weight + self._missed @ by_head).view(self._form)
         for block, direction in zip(reversed(self._blocks), reversed(towards), strict=True):
             by_maps = block.bent(bent)
-            bent = block.backwards(by_maps, block.convolution.weight) + block.backwards(block.slope, direction)
+            bent = block.backwards((by_maps, block.convolution.weight), (block.slope, direction))
         return bent
 
 

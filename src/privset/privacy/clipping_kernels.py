@@ -15,7 +15,8 @@ except ImportError:  # it comes with the builds of torch for graphics cards
     triton: Any = None
 
 AVAILABLE = triton is not None
-LINES, COLUMNS = 8, 512
+TILE = 4096
+"""Numbers that one program looks at together."""
 
 
 def fits(rows: Tensor) -> bool:
@@ -23,23 +24,33 @@ def fits(rows: Tensor) -> bool:
     return AVAILABLE and rows.is_cuda
 
 
-def add(rows: Tensor, weights: Tensor, totals: Tensor) -> None:
+def add(rows: Tensor, weights: Tensor, totals: Tensor, order: tuple[int, int] = (1, 1)) -> None:
     """Rows ``[n, d]``, weights ``[k, n]``: add ``weights @ rows`` to ``totals [k, d]``, in float64.
 
     A row of weight 0 is not read, so what is not finite in it goes nowhere.
+
+    Args:
+        rows: What is added up.
+        weights: How much of each row each sum has.
+        totals: Where it is added.
+        order: If (a, b), a row has ``[..., a, b]`` where the totals have ``[..., b, a]``.
     """
     (count, columns), samples = rows.shape, len(weights)
+    # Long rows keep a card busy by themselves; of short ones a program takes many, or it would wait for each in turn.
+    width = 512 if columns > 2**13 else 64
     with torch.cuda.device_of(rows):
-        _add_kernel[(triton.cdiv(columns, COLUMNS), samples)](
+        _add_kernel[(triton.cdiv(columns, width), samples)](
             rows.contiguous(),
             weights.to(torch.float64).contiguous(),
             totals,
             count,
             columns,
             totals.stride(0),
+            order[0],
+            order[1],
             most=triton.cdiv(count, 64) * 64,
-            height=LINES,
-            width=COLUMNS,
+            height=TILE // width,
+            width=width,
             num_warps=4,
         )
 
@@ -50,7 +61,17 @@ def _jit(function: Any) -> Any:
 
 @_jit
 def _add_kernel(
-    rows, weights, totals, count, columns, stride, most: tl.constexpr, height: tl.constexpr, width: tl.constexpr
+    rows,
+    weights,
+    totals,
+    count,
+    columns,
+    stride,
+    first,
+    second,
+    most: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
 ):
     sample = tl.program_id(1)
     column = tl.program_id(0) * width + tl.arange(0, width)
@@ -59,8 +80,11 @@ def _add_kernel(
     for start in range(0, most, height):
         row = start + tl.arange(0, height)
         weight = tl.load(weights + sample * count + row, mask=row < count, other=0.0)
-        place = rows + row.to(tl.int64)[:, None] * columns + column[None, :]
-        values = tl.load(place, mask=(weight != 0)[:, None] & inside[None, :], other=0.0)
-        found += values.to(tl.float64) * weight[:, None]
-    place = totals + sample.to(tl.int64) * stride + column
+        # Most samples have none of these rows: they are not only left out, nothing is computed for them.
+        if tl.max((weight != 0).to(tl.int32), axis=0) > 0:
+            place = rows + row.to(tl.int64)[:, None] * columns + column[None, :]
+            values = tl.load(place, mask=(weight != 0)[:, None] & inside[None, :], other=0.0)
+            found += values.to(tl.float64) * weight[:, None]
+    turned = column // (first * second) * (first * second) + column % second * first + column // second % first
+    place = totals + sample.to(tl.int64) * stride + turned
     tl.store(place, tl.load(place, mask=inside, other=0.0) + tl.sum(found, axis=0), mask=inside)

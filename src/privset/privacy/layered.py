@@ -28,8 +28,9 @@ import torch.nn.functional as F  # noqa: N812 - the name torch's own documentati
 from torch import Tensor
 from torch.func import vmap
 
+from privset import thin
 from privset.errors import ConfigError
-from privset.privacy import clipping_kernels
+from privset.privacy import clipping_kernels, convolution_kernels
 from privset.privacy.clipping import Totals, clip_factors
 
 Pair = tuple[int, int]
@@ -109,23 +110,30 @@ def _names(stage: Stage) -> tuple[str, ...]:
 class _Held:
     """The gradients of all records by one tensor, as they are: ``rows [n, a, b]``.
 
-    If ``last`` is (kh, kw, c), a line has the channels of a convolution's weight last, and not first.
+    If ``last`` is (kh, kw, c), a line has the channels of a convolution's weight last, and not first. Whoever made the
+    rows may know the squared lengths of parts of them, ``[n, parts]`` in float64.
     """
 
     rows: Tensor
     last: tuple[int, int, int] | None = None
+    of_parts: Tensor | None = None
 
     def squares(self) -> Tensor:
         """Squared lengths ``[n]``, float64: of each line in its own type, of lines in float64."""
+        if self.of_parts is not None:
+            return self.of_parts.sum(1)
         return torch.linalg.vector_norm(self.rows, dim=2).to(torch.float64).square().sum(1)
 
     def add(self, weights: Tensor, totals: Tensor) -> None:
         """Add to ``totals [k, a b]``, float64, the sums with ``weights [k, n]``; a weight of 0 leaves a row out."""
         rows = self.rows.flatten(1)
         if clipping_kernels.fits(rows):
-            clipping_kernels.add(rows, weights, totals)
+            high, wide, channels = self.last or (1, 1, 1)
+            clipping_kernels.add(rows, weights, totals, (high * wide, channels))
             return
-        if rows.is_cuda:  # where a processor would have to wait to see which are left out; 0 * NaN is NaN
+        if (
+            rows.is_cuda and self.last is None
+        ):  # where a processor would have to wait to see which are left out; 0 * NaN is NaN
             rows = torch.where((weights != 0).any(0)[:, None], rows, 0.0)
             totals += weights.to(torch.float64) @ rows.to(torch.float64)
             return
@@ -210,9 +218,10 @@ def record_gradients(
         values = images if loss.before is None else vmap(loss.before)(images)
         for stage in loss.stages:
             given.append(values.detach())
-            values = stage.map(weights, values)
-            if not mapped:
-                values = values.detach().requires_grad_()  # the images want no slope, and what follows them does
+            if not mapped:  # the images want no slope, and what follows them does
+                values = _first(stage, weights, values).detach().requires_grad_()
+            else:
+                values = stage.map(weights, values)
             mapped.append(values)
             values = vmap(stage.then)(values, *(copies[name] for name in stage.scales))
         # Their sum, whose slope by what belongs to one record is that of its own loss.
@@ -224,6 +233,14 @@ def record_gradients(
         for stage, values, slope in zip(loss.stages, given, slopes[: len(mapped)], strict=True):
             found |= _of_stage(stage, weights[stage.weight], values, slope)
     return found
+
+
+def _first(stage: Stage, weights: Mapping[str, Tensor], images: Tensor) -> Tensor:
+    weight = weights[stage.weight]
+    if weight.ndim == 2 or not thin.fits(images, weight):
+        return stage.map(weights, images)
+    maps = thin.convolve(images, weight, stage.stride, stage.padding)
+    return maps if stage.bias is None else maps + weights[stage.bias][:, None, None]
 
 
 @contextlib.contextmanager
@@ -245,6 +262,9 @@ def _of_stage(stage: Stage, weight: Tensor, given: Tensor, slope: Tensor) -> dic
     if weight.ndim == 2:
         return {stage.weight: _Products(slope, given), **by_bias}
     kernel = (weight.shape[2], weight.shape[3])
+    if convolution_kernels.fits(slope):
+        rows, squares = convolution_kernels.rows(slope, given, kernel, stage.stride, stage.padding)
+        return {stage.weight: _Held(rows, (*kernel, given.shape[1]), squares), **by_bias}
     lines = slope.flatten(2) if slope.is_cuda else slope.permute(0, 2, 3, 1).flatten(1, 2).transpose(1, 2)
     if given.is_cuda or given.shape[1] < 8:  # so few channels side by side are not worth it
         rows = torch.bmm(lines, _patches(given, kernel, stage).transpose(1, 2))
