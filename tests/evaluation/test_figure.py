@@ -51,7 +51,7 @@ def test_over_epsilon_points_lie_where_their_epsilon_is_and_round_numbers_are_be
 
 
 @pytest.mark.parametrize(
-    ("last", "ticks"), [(0.8, 9), (1.0, 11), (1.5, 8), (10.0, 11), (19.9, 10), (40.0, 9), (99.0, 10)]
+    ("last", "ticks"), [(0.8, 9), (1.0, 11), (1.5, 8), (10.0, 11), (9.998, 11), (19.9, 11), (40.0, 9), (99.0, 10)]
 )
 def test_a_readable_number_of_epsilons_is_written_below(last, ticks):
     drawn = draw([Curve(name="c", points=((50.0, 0.0),), at=(last,))], title="").svg()

@@ -111,7 +111,7 @@ def draw(
     step = next(size for size in (1, 2, 5, 10, 20) if (max(bounds) - min(bounds)) / size <= 6 or size == 20)
     low = max(0, step * math.floor(min(bounds) / step))
     high = max(low + step, min(100, step * math.ceil(max(bounds) / step)))
-    first, last = ticks[0], max(place for curve in curves for place in curve.places)
+    first, last = ticks[0], max(ticks[-1], *(place for curve in curves for place in curve.places))
 
     def x(place: float) -> float:
         room = _WIDTH - _LEFT - _RIGHT - 40
@@ -153,7 +153,8 @@ def _ticks(curves: Sequence[Curve]) -> list[float]:
         return [float(stage) for stage in range(1, int(last) + 1)]
     size = 10.0 ** math.floor(math.log10(last))
     step = next(size * part for part in (0.1, 0.2, 0.5, 1) if last / (size * part) <= 10)
-    return [round(step * number, 9) for number in range(math.floor(last / step + 1e-9) + 1)]
+    # A budget is hardly ever spent to the last digit: what is nearly a round number ends the axis there.
+    return [round(step * number, 9) for number in range(math.floor(last / step + 0.05) + 1)]
 
 
 def _svg(shape: _Line | _Dot | _Text) -> str:

@@ -144,7 +144,7 @@ class Certificate(Document):
             delta=self.guarantee.delta,
             holding=self.holding,
             generator=isinstance(self.contents, SetContents) and self.contents.generator is not None,
-            snapshots=0 if self.snapshots is None else len(self.snapshots.answers),
+            snapshots=self.snapshots is not None,
             count=self._count,
             records=self.facts.size,
             data=self.facts.name,
