@@ -23,7 +23,7 @@ from privset import continual
 from privset.data import Dataset, Records, facts_of
 from privset.data import load as load_data
 from privset.errors import BudgetError, ConfigError, DataError, PrivsetError, ReleaseError
-from privset.evaluation import RECIPES, Evaluation, evaluate_noise, evaluate_real
+from privset.evaluation import RECIPES, Evaluation, evaluate_along, evaluate_noise, evaluate_real
 from privset.evaluation import evaluate_release as evaluate
 from privset.exports import export
 from privset.facts import PublicFacts
@@ -138,6 +138,7 @@ __all__ = [
     "continual",
     "distil",
     "evaluate",
+    "evaluate_along",
     "evaluate_noise",
     "evaluate_real",
     "export",

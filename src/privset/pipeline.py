@@ -41,6 +41,7 @@ from privset.methods import (
     Synthesis,
     TrainingMethod,
     require_measuring,
+    require_snapshots,
 )
 from privset.observer import Observer
 from privset.privacy import Curator, Ledger, NoiseSource, PrivacyBudget, Standing, Tally, go_on, system_noise, take_up
@@ -101,6 +102,7 @@ def generate(
     observer: Observer | None = None,
     tally: Tally | None = None,
     party: Party | None = None,
+    snapshots: int = 0,
 ) -> Release:
     """Make a synthetic set from private records and publish it, with its certificate, in the folder ``out``.
 
@@ -118,6 +120,8 @@ def generate(
         observer: Told about progress.
         tally: Receives what the data holder alone may see.
         party: Whose release it is, for the certificate, if it is one of several parties' with disjoint classes.
+        snapshots: How many sets along the run are published with the one at its end, which is the last of them; at
+            evenly spaced numbers of answers, so that it costs nothing. For methods that keep them, such as psg.
 
     Raises:
         PrivsetError: Whatever was wrong, found before any budget was spent wherever that is possible.
@@ -125,13 +129,17 @@ def generate(
     method = method or _default(execution)
     if not isinstance(method, SetMethod):
         raise ConfigError(f"{method.name} makes no synthetic set, but a classifier; call privset.train with it")
+    if snapshots:
+        require_snapshots(method)
     job = _Job.prepare(data, method, budget, Path(out), noise, execution, observer, tally, party)
+    job = dataclasses.replace(job, planned=method.with_snapshots(job.planned, snapshots))
     if isinstance(method, MeasuringMethod):
         with Unfinished(job.out, job.identity("generate")) as work:
             measured, ledger = job.measure(method, work)
             how = {"execution": job.execution, "observer": job.observer, "checkpoint": work.checkpoint}
             return job.publish_set(method.distil(measured, **how), ledger)
-    with job.asking("generate") as asked:
+    along = {"snapshots": snapshots} if snapshots else {}  # without, a run is what it was before there were any
+    with job.asking("generate", **along) as asked:
         synthesis = method.run(asked.curator, job.planned, execution=job.execution, observer=job.observer)
         return job.publish_set(synthesis, asked.ledger, asked.standing)
 

@@ -80,7 +80,7 @@ def checks_of_verify() -> set[str]:
     names = {"source"}  # of `verify --source`
     for kind in ("set", "statistics", "classifier"):
         contents, joined = SimpleNamespace(kind=kind, generator="any"), SimpleNamespace(parts=(1, 2))
-        certificate: Any = SimpleNamespace(contents=contents, joined=joined, party=SimpleNamespace())
+        certificate: Any = SimpleNamespace(contents=contents, joined=joined, party=SimpleNamespace(), snapshots="any")
         for examination in (Examination, JointExamination):
             names |= {re.sub(r" \d+$", "", name) for name, _ in examination(ROOT, b"", certificate).all()}
     return names

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,8 @@ PSG = {"runs": 2, "batches_per_step": 3, "inner_epochs": 1, "width": 4}
 
 
 def study(method="psg", settings=PSG, **fields):
-    what = {"per_class": 1, "recipes": ("quick",)} if method == "psg" else {"recipes": (AS_TRAINED,)}
+    makes_sets = {"per_class": 1, "recipes": ("quick",)}
+    what: dict[str, Any] = makes_sets if method == "psg" else {"recipes": (AS_TRAINED,)}
     cell = Cell(
         name="long",
         method=method,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,8 +13,17 @@ import tyro
 from privset.cli import console
 from privset.cli.arguments import DataArguments, parse
 from privset.errors import ConfigError
-from privset.evaluation import Evaluation, evaluate_noise, evaluate_real, evaluate_release
+from privset.evaluation import (
+    Evaluation,
+    Point,
+    evaluate_along,
+    evaluate_noise,
+    evaluate_real,
+    evaluate_release,
+    figure_along,
+)
 from privset.release import ClassifierRelease, Release, load_published
+from privset.release.statement import rounded_up
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,6 +44,11 @@ class EvaluateArguments:
     """Seed of the evaluation."""
     beside: tuple[Literal["real", "noise"], ...] = ()
     """Also train the same classifier on the real training records, or on random noise."""
+    along: bool = False
+    """Train on each set along the run as well, if the release holds them (`privset generate --snapshots`): accuracy
+    against epsilon."""
+    curve: Path | None = None
+    """With --along: file to draw that to, .svg or .png."""
     device: str = "cpu"
     """cpu, cuda or cuda:N."""
     reading: tyro.conf.OmitArgPrefixes[DataArguments] = dataclasses.field(default_factory=DataArguments)
@@ -48,10 +63,16 @@ def evaluate(arguments: Sequence[str]) -> int:
     settings = {name: getattr(parsed, name) for name in _TRAINING}
     if isinstance(release, ClassifierRelease):
         _check_as_trained(parsed)
+    _check_curve(parsed, release)
     with console.Bars() as bars:
         dataset = parsed.reading.load(parsed.data, bars)
         how = {"device": parsed.device, "observer": bars}
-        result = evaluate_release(release, dataset, **how, **(settings if isinstance(release, Release) else {}))
+        points: tuple[Point, ...] = ()
+        if parsed.along and isinstance(release, Release):
+            points = evaluate_along(release, dataset, **how, **settings)
+            result = points[-1].evaluation
+        else:
+            result = evaluate_release(release, dataset, **how, **(settings if isinstance(release, Release) else {}))
         others = []
         for reference in parsed.beside:
             if reference == "real":
@@ -60,14 +81,19 @@ def evaluate(arguments: Sequence[str]) -> int:
                 others.append(evaluate_noise(dataset, release.set.labels, **how, **settings))
     if "real" in parsed.beside:
         console.warn("For the data holder only: accuracies after training on the real records carry no guarantee.")
+    if parsed.curve is not None:
+        _draw(points, parsed.curve, f"{release.certificate.method}, {result.classifier}, recipe {result.recipe_name}")
     if parsed.json:
         console.show_json(
             result.to_json()
+            | ({"along": [point.to_json() for point in points]} if points else {})
             | {"release": str(parsed.release), "digest": release.certificate.contents.digest}
             | {"beside": {other.trained_on: other.to_json() for other in others}}
         )
     else:
         show(result, others)
+        if points:
+            show_along(points)
     return 0
 
 
@@ -93,6 +119,49 @@ def _check_as_trained(parsed: EvaluateArguments) -> None:
         )
 
 
+def _check_curve(parsed: EvaluateArguments, release: Release | ClassifierRelease) -> None:
+    """Refuse, before anything is trained, what has no sets along its run, or a curve that could not be drawn."""
+    if parsed.along and isinstance(release, ClassifierRelease):
+        raise ConfigError(f"{parsed.release} holds a classifier, and no sets along its run; leave out --along")
+    if parsed.along and isinstance(release, Release) and release.set.snapshots is None:
+        release.along()  # says what is missing
+    if parsed.curve is None:
+        return
+    if not parsed.along:
+        raise ConfigError("--curve draws what --along measures; give both")
+    if parsed.curve.suffix not in (".svg", ".png"):
+        raise ConfigError(f"{parsed.curve}: a curve is drawn to a file that ends in .svg or .png")
+    if not parsed.curve.absolute().parent.is_dir():
+        raise ConfigError(f"{parsed.curve}: there is no such folder to draw a curve to")
+    if math.isinf(release.certificate.guarantee.epsilon_spent):
+        raise ConfigError(f"{parsed.release} has no finite epsilon to draw accuracy against; leave --curve out")
+
+
+def _draw(points: Sequence[Point], path: Path, name: str) -> None:
+    figure = figure_along(points, name)
+    try:
+        path.write_bytes(figure.svg().encode() if path.suffix == ".svg" else figure.png())
+    except OSError as error:
+        raise ConfigError(f"{path}: the curve cannot be written ({error.strerror})") from error
+
+
+def show_along(points: Sequence[Point]) -> None:
+    """Accuracy against epsilon, for a person."""
+    console.show_table(
+        ["answers so far", "epsilon so far", "test accuracy"],
+        [[f"{point.answers:,}", rounded_up(point.epsilon), _accuracy(point.evaluation)] for point in points],
+        title="Along the run",
+    )
+    console.show(
+        "Epsilon so far is what the answers up to there cost. The release, with all sets along its run, costs epsilon "
+        f"{rounded_up(points[-1].epsilon)}."
+    )
+
+
+def _accuracy(one: Evaluation) -> str:
+    return f"{one.mean:.1f} %" + (f" ± {one.std:.1f}" if len(one.accuracies) > 1 else "")
+
+
 def show(result: Evaluation, others: Sequence[Evaluation]) -> None:
     """Accuracies side by side, then the confusion matrix of the set."""
     console.show_table(
@@ -101,7 +170,7 @@ def show(result: Evaluation, others: Sequence[Evaluation]) -> None:
             [
                 _WORDS[one.trained_on],
                 f"{one.images:,}",
-                f"{one.mean:.1f} %" + (f" ± {one.std:.1f}" if len(one.accuracies) > 1 else ""),
+                _accuracy(one),
                 ", ".join(f"{accuracy:.1f}" for accuracy in one.accuracies),
             ]
             for one in (result, *others)

@@ -16,7 +16,7 @@ from privset.cli.plan import describe
 from privset.cli.tensorboard import require_tensorboard
 from privset.cli.watching import watched
 from privset.data.records import Dataset
-from privset.methods import Execution, Method, TrainingMethod, require_measuring
+from privset.methods import Execution, Method, TrainingMethod, require_measuring, require_snapshots
 from privset.privacy import NoiseSource, Tally
 from privset.release import Certificate, ClassifierRelease, Release, StatisticsRelease
 from privset.release.unfinished import folder_beside
@@ -33,6 +33,9 @@ class GenerateArguments(PlanArguments[Config]):
     execution: tyro.conf.OmitArgPrefixes[Execution] = dataclasses.field(default_factory=Execution)
     noise_seed: int | None = None
     """Make the noise repeatable, for tests and studies: the release then says that it is NOT private."""
+    snapshots: int = 0
+    """Also publish the set as it was at so many evenly spaced moments of the run, at no further cost (psg, psg-prior);
+    `privset evaluate --along` shows how accuracy grew with epsilon."""
     tensorboard: Path | None = None
     """Folder to write curves and previews to as they form, for TensorBoard (pip install 'privset[tensorboard]')."""
 
@@ -58,6 +61,8 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
     measuring = make is pipeline.measure
     if measuring:
         require_measuring(type(method))
+    if parsed.snapshots:
+        require_snapshots(method)
     noise = NoiseSource(parsed.noise_seed)
     if parsed.tensorboard is not None:
         require_tensorboard()
@@ -67,6 +72,8 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
         dataset = parsed.reading.load(parsed.data, bars)
         bars.phase("calibrating the noise", 0)
         planned = pipeline.plan(dataset.facts, method=method, budget=budget)
+        if parsed.snapshots:
+            planned = require_snapshots(method).with_snapshots(planned, parsed.snapshots)
         if not parsed.json:
             console.show(describe(planned, measuring=measuring))
             if (work := folder_beside(parsed.out)).exists():
@@ -81,6 +88,7 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
                 execution=parsed.execution,
                 observer=observer,
                 tally=tally,
+                **({"snapshots": parsed.snapshots} if parsed.snapshots else {}),
             )
     warn_of_contributions(tally)
     return release, parsed

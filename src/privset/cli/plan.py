@@ -13,7 +13,7 @@ from privset.methods import Plan, SetConfig
 from privset.privacy.budget import RELATION
 from privset.release.statement import rounded_up
 
-_OF_A_RUN = ("out", "chunk", "noise-seed", "tensorboard")
+_OF_A_RUN = ("out", "chunk", "noise-seed", "snapshots", "tensorboard")
 """Options of `privset generate` that cost nothing: a file that is written for a run can be planned as it is."""
 
 
@@ -69,6 +69,9 @@ def describe(planned: Plan, *, measuring: bool = False) -> str:
             lines.append(planned.claim.sentence())
     else:
         lines.append("NOT PRIVATE: epsilon is infinite, the answers carry no noise.")
+    if planned.snapshots:
+        moments = ", ".join(f"{answers:,}" for answers in planned.snapshots)
+        lines.append(f"At no further cost, the set is also published as it is after {moments} answers.")
     return "\n".join(lines)
 
 

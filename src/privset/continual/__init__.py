@@ -8,12 +8,12 @@ print(course.guarantee["statement"], course.scores[course.best][-1].mean)
 
 from privset.continual.division import PUBLISHED, class_order, divide
 from privset.continual.exam import Exam, examine
-from privset.continual.figure import Curve, Figure, draw
 from privset.continual.guarantee import guarantee
 from privset.continual.protocol import Course, prepare, run
 from privset.continual.receiving import Received, receive
 from privset.continual.scores import Score, score
 from privset.continual.stage import Stage
+from privset.evaluation.figure import Curve, Figure, draw
 
 __all__ = [
     "PUBLISHED",

@@ -16,7 +16,6 @@ from typing import Any
 from privset.continual import exam as exams
 from privset.continual.documents import write, write_json
 from privset.continual.exam import Exam, examine
-from privset.continual.figure import Curve, draw
 from privset.continual.guarantee import FILE as GUARANTEE_FILE
 from privset.continual.guarantee import guarantee
 from privset.continual.receiving import Received, receive
@@ -25,6 +24,7 @@ from privset.continual.stage import Stage
 from privset.data import Dataset
 from privset.errors import ConfigError, ReleaseError
 from privset.evaluation import Evaluation
+from privset.evaluation.figure import Curve, draw
 from privset.methods import Execution, Method
 from privset.observer import Observer
 from privset.privacy import PrivacyBudget, Tally

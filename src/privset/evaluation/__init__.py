@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from privset.evaluation.along import Point, evaluate_along, figure_along
 from privset.evaluation.protocol import evaluate, evaluate_classifier, evaluate_release
 from privset.evaluation.recipes import RECIPES, Recipe
 from privset.evaluation.references import evaluate_noise, evaluate_real
@@ -11,10 +12,13 @@ __all__ = [
     "AS_TRAINED",
     "RECIPES",
     "Evaluation",
+    "Point",
     "Recipe",
     "evaluate",
+    "evaluate_along",
     "evaluate_classifier",
     "evaluate_noise",
     "evaluate_real",
     "evaluate_release",
+    "figure_along",
 ]

@@ -50,6 +50,17 @@ def get(name: str) -> type[Method[Any]]:
     return METHODS[name]
 
 
+def require_snapshots(method: Method[Any]) -> SetMethod[Any]:
+    """The method, if it can keep its set as it is along the run; otherwise a `ConfigError` says which can."""
+    if not (isinstance(method, SetMethod) and method.keeps_snapshots):
+        able = " or ".join(name for name, kind in METHODS.items() if kind.keeps_snapshots)
+        raise ConfigError(
+            f"{method.name} has no set that could be kept as it is after some of its answers; leave snapshots out, or "
+            f"use {able}"
+        )
+    return method
+
+
 __all__ = [
     "DEFAULT",
     "METHODS",
@@ -90,4 +101,5 @@ __all__ = [
     "TrainingMethod",
     "get",
     "require_measuring",
+    "require_snapshots",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
@@ -22,6 +22,9 @@ from privset.privacy.budget import RELATION, PrivacyBudget
 from privset.privacy.curator import Curator
 
 Config = TypeVar("Config", bound="MethodConfig")
+
+MOST_SNAPSHOTS = 100
+"""All of them are held, kept with the state of a run that may be stopped, and published."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,6 +102,8 @@ class Plan:
         events: Every question that will be asked.
         spending: Bounds on epsilon for these events.
         claim: What the original analysis says they cost, where that differs; see `Claim`.
+        snapshots: Numbers of answers after which the set is kept as it is then, the last of them all; see
+            `SetMethod.with_snapshots`.
     """
 
     method: str
@@ -109,6 +114,7 @@ class Plan:
     events: tuple[GaussianEvent, ...]
     spending: Spending
     claim: Claim | None = None
+    snapshots: tuple[int, ...] = ()
 
     @classmethod
     def make(
@@ -208,12 +214,14 @@ class Synthesis:
         labels: int64.
         keep_floats: Publish the unbounded floats as they are, not 8-bit pixels.
         generator: To be published with the set, so that more images can be drawn from it; None if there is none.
+        snapshots: The images as they were after so many answers, in their order; those of the plan.
     """
 
     images: Tensor
     labels: Tensor
     keep_floats: bool = False
     generator: TrainedGenerator | None = None
+    snapshots: Mapping[int, Tensor] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -249,6 +257,8 @@ class Method(abc.ABC, Generic[Config]):
     """What the original analysis claims for the published settings, and what is proven for them; "" if they agree."""
     resumable: ClassVar[bool] = False
     """Whether a run that was stopped can go on: it measures first, or keeps its state in ``curator.checkpoint``."""
+    keeps_snapshots: ClassVar[bool] = False
+    """Whether the set is there all along, moved by each answer, and can be kept as it is after some of them."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -294,6 +304,28 @@ class SetMethod(Method[Config]):
     def generator_form(self) -> GeneratorForm | None:
         """Of the generator that is published with the set, decided by the settings alone; None if there is none."""
         return None
+
+    @property
+    def answers_per_step(self) -> int:
+        """How many answers are used together; snapshots are taken between two steps."""
+        return 1
+
+    def with_snapshots(self, plan: Plan, count: int) -> Plan:
+        """The plan of a run that keeps its set at ``count`` evenly spaced steps, the last of them its end; 0 for none.
+
+        When, is a function of the plan alone, and what is kept one of the answers up to there: post-processing.
+
+        Raises:
+            ConfigError: The run has fewer steps, or these are too many to hold.
+        """
+        steps = plan.questions // self.answers_per_step
+        most = min(steps, MOST_SNAPSHOTS)
+        require(
+            type(count) is int and 0 <= count <= most,
+            f"snapshots must be a number from 0 to {most:,} here: {self.name} takes {steps:,} step(s); not {count}",
+        )
+        moments = (self.answers_per_step * (steps * number // count) for number in range(1, count + 1))
+        return dataclasses.replace(plan, snapshots=tuple(moments))
 
     def run(
         self,

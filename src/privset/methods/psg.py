@@ -164,6 +164,12 @@ class GradientMatching(SetMethod[Config]):
     """Learns something that makes images, by matching the gradients these give many networks."""
 
     resumable = True
+    keeps_snapshots = True
+
+    @property
+    def answers_per_step(self) -> int:
+        """All answers at one point of a network's training."""
+        return self.config.batches_per_step
 
     @abc.abstractmethod
     def _start(self, facts: PublicFacts, labels: Tensor, generator: torch.Generator) -> Matched:
@@ -210,14 +216,16 @@ class GradientMatching(SetMethod[Config]):
             _training(network, images, labels, config),
         )
         distance = torch.zeros((), device=execution.device)
+        snapshots = torch.zeros(len(plan.snapshots), *images.shape)
 
         def look() -> Glimpse:
             return Glimpse(images, labels, {"distance": distance})  # of charged answers alone
 
         curator.prepay(question, event.count)
         stages = Stages(generator, curator.checkpoint, observer)
-        changed = matched.tensors | network.state_dict(prefix="network.")
-        how = {"outcome": matched.tensors.keys(), "look": look, "parts": config.batches_per_step}
+        made = matched.tensors | ({"snapshots": snapshots} if plan.snapshots else {})
+        changed = made | network.state_dict(prefix="network.")
+        how = {"outcome": made.keys(), "look": look, "parts": config.batches_per_step}
         for point in stages.loop("matching gradients", config.runs * config.outer_steps, changed, **how):
             if point % config.outer_steps == 0:  # a run begins
                 fresh = self._network(facts, int(torch.randint(2**31, (), generator=generator)))
@@ -229,7 +237,11 @@ class GradientMatching(SetMethod[Config]):
             for answer in curator.gradient(question, loss, parameters, draws=config.batches_per_step):
                 distance = match(torch.cat([total.flatten() for total in answer.values()]) / expected_batch)
                 stages.part(look)
-        return self._made(matched)
+            if (used := (point + 1) * config.batches_per_step) in plan.snapshots:
+                snapshots[plan.snapshots.index(used)] = images
+        return dataclasses.replace(
+            self._made(matched), snapshots=dict(zip(plan.snapshots, snapshots.unbind(), strict=True))
+        )
 
     def _shared_network(self, facts: PublicFacts, device: str | torch.device) -> nn.Module:
         """The one whose weights all steps use; those of a run are copied into it."""

@@ -3,6 +3,7 @@
 from privset.release.artefact import (
     ClassifierRelease,
     Release,
+    Snapshot,
     StatisticsRelease,
     load,
     load_classifier,
@@ -35,6 +36,7 @@ __all__ = [
     "LabelledImages",
     "NoisyStatistics",
     "Release",
+    "Snapshot",
     "StatisticsRelease",
     "SyntheticSet",
     "Unfinished",

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from privset import methods
 from privset.errors import ConfigError, ReleaseError
 from privset.methods import Measured, MeasuringMethod, require_measuring
-from privset.release import card, classifier, generator, replanning, statistics, synthetic
+from privset.release import card, classifier, generator, replanning, snapshots, statistics, synthetic
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import Certificate, sha256
 from privset.release.classifier import Classifier
@@ -21,7 +21,14 @@ from privset.release.dataset import LabelledImages
 from privset.release.folder import write_folder
 from privset.release.generator import Generator
 from privset.release.issuing import Content, content_files, given_files
-from privset.release.sections import ClassifierContents, GeneratorContents, SetContents, StatisticsContents
+from privset.release.sections import (
+    ClassifierContents,
+    GeneratorContents,
+    SetContents,
+    SnapshotsContents,
+    StatisticsContents,
+)
+from privset.release.snapshots import Snapshots
 from privset.release.statistics import NoisyStatistics
 from privset.release.synthetic import SyntheticSet
 
@@ -34,6 +41,22 @@ _WORDS = {
     "statistics": "statistics",
     "classifier": "a classifier",
 }
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Snapshot:
+    """The set of a release as it was after some of its answers.
+
+    Attributes:
+        answers: How many.
+        epsilon: What these cost, by the release's own accountant and delta; all snapshots together cost no more than
+            the release.
+        set: As it was.
+    """
+
+    answers: int
+    epsilon: float
+    set: SyntheticSet
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -54,6 +77,24 @@ class Release:
     def generator(self) -> Generator | None:
         """The generator that made the set, if it was published with it; see `privset.sample`."""
         return self.set.generator
+
+    def along(self) -> tuple[Snapshot, ...]:
+        """The set as it was along the run that made it, in its order; the last is the set.
+
+        Raises:
+            ReleaseError: No snapshots were kept.
+        """
+        kept, made = self.set.snapshots, self.set
+        if kept is None:
+            able = " or ".join(name for name, method in methods.METHODS.items() if method.keeps_snapshots)
+            raise ReleaseError(
+                f"{self.path} holds no sets along its run, only the one at its end; they are kept by `privset generate "
+                f"--snapshots 10`, with the method {able}"
+            )
+        return tuple(
+            Snapshot(answers, self.certificate.epsilon_after(answers), SyntheticSet(images, made.labels, made.facts))
+            for answers, images in kept.images.items()
+        )
 
     def dataset(self, transform: Callable[[Tensor], Any] | None = None, *, normalised: bool = False) -> LabelledImages:
         """The set for PyTorch: pairs of an image, float32 ``[c, h, w]``, and its label, an int.
@@ -206,7 +247,20 @@ def load(folder: str | Path) -> Release:
     _check_digest(loaded, parsed, where)
     if parsed.contents.generator is not None:
         loaded = dataclasses.replace(loaded, generator=_generator(folder, parsed, parsed.contents.generator))
+    if parsed.contents.snapshots is not None:
+        loaded = _with_snapshots(folder, loaded, parsed.contents.snapshots)
     return Release(folder, loaded, parsed)
+
+
+def _with_snapshots(folder: Path, loaded: SyntheticSet, stated: SnapshotsContents) -> SyntheticSet:
+    where = folder / snapshots.FILE
+    found = Snapshots.from_bytes(read_file(folder, snapshots.FILE), stated.answers, str(where))
+    if found.digest() != stated.digest:
+        raise _another(where, "file")
+    try:
+        return dataclasses.replace(loaded, snapshots=found)
+    except ReleaseError as error:
+        raise ReleaseError(f"{where}: {error}; get the release again from its source") from error
 
 
 def _generator(folder: Path, certificate: Certificate, stated: GeneratorContents) -> Generator:

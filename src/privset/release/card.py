@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 
-from privset.release import generator_card, model_card
+from privset.release import generator_card, model_card, snapshots
 from privset.release.certificate import Certificate
 from privset.release.sections import ClassifierContents, Event, Joined, SetContents, StatisticsContents
 from privset.release.statement import rounded_up
@@ -145,6 +145,7 @@ def _contents(certificate: Certificate, contents: SetContents) -> str:
     facts = certificate.facts
     names = [f"{escape(name)} ({count:,})" for name, count in zip(facts.classes, contents.per_class, strict=False)]
     more = [f"and {len(names) - _MOST_CLASSES:,} more"] if len(names) > _MOST_CLASSES else []
+    along = () if contents.snapshots is None else contents.snapshots.answers
     form = (
         "Pixels are 8-bit, in the form of the data itself."
         if contents.pixel_form == "8-bit"
@@ -158,7 +159,7 @@ def _contents(certificate: Certificate, contents: SetContents) -> str:
         "Classes, in the order of the labels, with the number of images: "
         f"{', '.join(names[:_MOST_CLASSES] + more)}.\n\n![One row of images for each class](preview.png)\n\n"
         "- `set.safetensors`: the tensors `images` and `labels`\n"
-        f"{generator_card.file_line(contents.generator)}"
+        f"{generator_card.file_line(contents.generator)}{snapshots.file_line(along)}"
         "- `certificate.json`: every number behind the guarantee, for machines and experts\n"
         f"{_JOINED_FILES if certificate.joined is not None else _OWN_FILES}"
         "- `preview.png`: the first images of each class"

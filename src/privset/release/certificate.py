@@ -22,6 +22,7 @@ The JSON Schema is printed by ``python -m privset.release.schema``.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -32,7 +33,7 @@ from pydantic import Field, JsonValue, ValidationError
 
 from privset.errors import PrivsetError, ReleaseError
 from privset.facts import PublicFacts
-from privset.privacy.accounting import GaussianEvent
+from privset.privacy.accounting import GaussianEvent, spend
 from privset.privacy.budget import PrivacyBudget
 from privset.release.sections import (
     Claimed,
@@ -47,6 +48,7 @@ from privset.release.sections import (
     Joined,
     Party,
     SetContents,
+    SnapshotsContents,
     Source,
     StatisticsContents,
 )
@@ -142,6 +144,7 @@ class Certificate(Document):
             delta=self.guarantee.delta,
             holding=self.holding,
             generator=isinstance(self.contents, SetContents) and self.contents.generator is not None,
+            snapshots=self.snapshots is not None,
             count=self._count,
             records=self.facts.size,
             data=self.facts.name,
@@ -153,6 +156,21 @@ class Certificate(Document):
         if isinstance(self.contents, StatisticsContents):
             return self.contents.numbers
         return self.contents.weights if isinstance(self.contents, ClassifierContents) else self.contents.images
+
+    @property
+    def snapshots(self) -> SnapshotsContents | None:
+        """What is said of sets along the run that are published with the one at its end."""
+        return self.contents.snapshots if isinstance(self.contents, SetContents) else None
+
+    def epsilon_after(self, answers: int) -> float:
+        """What the first ``answers`` of a run with one kind of question cost, by the accountant of its budget.
+
+        Whoever published nothing but a function of these would have spent so much. Published with the rest, it is part
+        of what the whole run costs.
+        """
+        (event,) = self.gaussian_events()
+        first = dataclasses.replace(event, count=answers)
+        return spend([first], self.guarantee.delta).by(self.guarantee.accountant)
 
     @property
     def holding(self) -> Holding:

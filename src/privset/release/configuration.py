@@ -48,7 +48,7 @@ _DATA = "DATA on the command line, because where it is was not published"
 def of_plan(plan: Plan, holding: Holding, reading: Mapping[str, Any]) -> bytes:
     """The file of a run that followed ``plan`` on data that was read like this."""
     budget = {name: getattr(plan.budget, name) for name in ("epsilon", "delta", "accountant")}
-    chosen = {"method": plan.method} | budget
+    chosen = {"method": plan.method} | budget | _along(plan.snapshots)
     return _write(holding, chosen, plain(dataclasses.asdict(plan.config)), reading)
 
 
@@ -80,11 +80,17 @@ def regenerated(certificate: Certificate, content: bytes) -> bytes:
         "epsilon": stated.epsilon_budgeted,
         "delta": stated.delta,
         "accountant": stated.accountant,
+        **_along(() if certificate.snapshots is None else certificate.snapshots.answers),
     }
     if certificate.holding == "drawn set" and isinstance(certificate.contents, SetContents):
         return of_drawing(certificate.contents.per_class[0], certificate.seeds["drawn"])
     distilled = certificate.holding == "distilled set"
     return _write(certificate.holding, {} if distilled else chosen, certificate.configuration, reading)
+
+
+def _along(snapshots: tuple[int, ...]) -> dict[str, int]:
+    """How many sets were kept along the run; left out where it is none."""
+    return {"snapshots": len(snapshots)} if snapshots else {}
 
 
 def _check_reading(reading: Mapping[str, Any], certificate: Certificate) -> None:

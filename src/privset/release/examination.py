@@ -9,13 +9,24 @@ from pathlib import Path, PurePosixPath
 from privset.privacy import ledger
 from privset.privacy.accounting import merge, spend
 from privset.privacy.budget import RELATION
-from privset.release import card, classifier, configuration, generator, preview, replanning, statistics, synthetic
+from privset.release import (
+    card,
+    classifier,
+    configuration,
+    generator,
+    preview,
+    replanning,
+    snapshots,
+    statistics,
+    synthetic,
+)
 from privset.release.artefact import read_file
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import LEDGER_FILE, Certificate, sha256
 from privset.release.classifier import Classifier
 from privset.release.generator import Generator
 from privset.release.sections import ClassifierContents, GeneratorContents, SetContents, StatisticsContents
+from privset.release.snapshots import Snapshots
 from privset.release.statement import NOT_ACCOUNTED, rounded_up
 from privset.release.statistics import NoisyStatistics
 from privset.release.synthetic import SyntheticSet
@@ -26,7 +37,7 @@ _SHOWN = {
     "statistics": {CERTIFICATE_FILE, card.FILE, statistics.FILE},
     "classifier": {CERTIFICATE_FILE, card.FILE, classifier.FILE},
 }
-"""The files of a release, by what it holds; a generator and those of `_OPTIONAL` may come to them."""
+"""The files of a release, by what it holds; a generator, snapshots and those of `_OPTIONAL` may come to them."""
 
 _OPTIONAL = {LEDGER_FILE, configuration.FILE}
 
@@ -63,6 +74,7 @@ class Examination:
             ("files", self._check_files),
             (kind, look[kind]),
             *([("generator", self._check_generator)] if self._generator is not None else []),
+            *([("snapshots", self._check_snapshots)] if self.certificate.snapshots is not None else []),
             ("relation", self._check_relation),
             ("noise", self._check_noise),
             ("statement", self._check_statement),
@@ -114,7 +126,8 @@ class Examination:
 
     def _shown(self) -> set[str]:
         """Names of the files that this release must have."""
-        return _SHOWN[self.certificate.contents.kind] | (set() if self._generator is None else {generator.FILE})
+        shown = _SHOWN[self.certificate.contents.kind] | (set() if self._generator is None else {generator.FILE})
+        return shown | (set() if self.certificate.snapshots is None else {snapshots.FILE})
 
     def _check_files(self) -> str:
         expected = self._shown() | self.certificate.files.keys()
@@ -173,6 +186,15 @@ class Examination:
         expect(len(found) == stated.numbers, f"holds {len(found):,} numbers, not what the certificate says")
         expect(self.certificate.drawn is None, "a set that was drawn has no generator of its own")
         return f"{stated.architecture} of {len(found):,} numbers, digest {stated.digest}"
+
+    def _check_snapshots(self) -> str:
+        content, stated = self._undamaged(snapshots.FILE), self.certificate.snapshots
+        assert stated is not None
+        found = Snapshots.from_bytes(content, stated.answers)
+        expect(found.digest() == stated.digest, "the images are not those of the certificate: their digest differs")
+        found.check(self._set(read_file(self.folder, synthetic.FILE)).images)
+        expect(self._made_first(), "only what asked the records itself has snapshots")
+        return f"{len(stated.answers)} of them, the last of them the set, digest {stated.digest}"
 
     def _made_first(self) -> bool:
         return self.certificate.source is None and self.certificate.drawn is None

@@ -15,7 +15,7 @@ from privset.errors import ReleaseError
 from privset.facts import PublicFacts
 from privset.methods.method import MethodConfig, Plan
 from privset.privacy.budget import RELATION
-from privset.release import card, classifier, configuration, generator, preview, statistics, synthetic
+from privset.release import card, classifier, configuration, generator, preview, snapshots, statistics, synthetic
 from privset.release.certificate import LEDGER_FILE, Certificate, first_problem, plain, sha256
 from privset.release.classifier import Classifier
 from privset.release.sections import (
@@ -31,6 +31,7 @@ from privset.release.sections import (
     Joined,
     Party,
     SetContents,
+    SnapshotsContents,
     Source,
     StatisticsContents,
 )
@@ -196,7 +197,9 @@ def content_files(content: Content) -> dict[str, bytes]:
     if isinstance(content, Classifier):
         return {classifier.FILE: content.to_bytes()}
     files = {synthetic.FILE: content.to_bytes(), preview.FILE: preview.encode(preview.draw(content))}
-    return files if content.generator is None else files | {generator.FILE: content.generator.to_bytes()}
+    if content.generator is not None:
+        files[generator.FILE] = content.generator.to_bytes()
+    return files if content.snapshots is None else files | {snapshots.FILE: content.snapshots.to_bytes()}
 
 
 def given_files(ledger: Path | None, config: bytes | None) -> dict[str, bytes]:
@@ -254,7 +257,10 @@ def _contents(content: Content) -> Contents:
         architecture = dataclasses.asdict(content.architecture)
         return ClassifierContents(kind="classifier", **architecture, weights=len(content), digest=content.digest())
     # What a set does not have must stay out of its certificate, not be null in it.
-    with_it = {} if content.generator is None else {"generator": _generator(content.generator)}
+    with_it: dict[str, Any] = {} if content.generator is None else {"generator": _generator(content.generator)}
+    if content.snapshots is not None:
+        along = content.snapshots
+        with_it["snapshots"] = SnapshotsContents(answers=along.answers, digest=along.digest())
     return SetContents(
         kind="set",
         images=len(content),

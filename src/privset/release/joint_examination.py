@@ -84,6 +84,7 @@ class JointExamination(Examination):
             "settings": certificate.configuration == {} and certificate.seeds == {} and self._made_first(),
             "claim": certificate.claim is None,  # each part has its own
             "generator": self._generator is None,
+            "snapshots": certificate.snapshots is None,
             **{name: getattr(certificate, name) == value for name, value in asked.items()},
         }
         odd = ", ".join(name.replace("_", " ") for name, same in said.items() if not same)

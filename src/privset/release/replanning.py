@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from privset import methods
 from privset.errors import ConfigError, ReleaseError
 from privset.methods import Architecture, SetMethod, TrainingMethod, require_measuring
-from privset.methods.method import Method, MethodConfig
+from privset.methods.method import Method, MethodConfig, Plan
 from privset.networks.generator_forms import GeneratorForm
 from privset.privacy.accounting import GaussianEvent, merge
 from privset.release.certificate import Certificate, plain
@@ -50,7 +50,9 @@ def check(certificate: Certificate) -> None:
         shapes = require_measuring(type(method))(method.config).shapes(facts)
         if isinstance(certificate.contents, StatisticsContents) and shapes != certificate.contents.shapes:
             raise ReleaseError(f"{method.name} with these settings measures statistics of the shapes {shapes}")
-    planned = merge(method.plan(facts, certificate.budget()).events)
+    plan = method.plan(facts, certificate.budget())
+    _check_snapshots(certificate, method, plan)
+    planned = merge(plan.events)
     recorded = merge(certificate.gaussian_events())
     if len(planned) != len(recorded) or not all(map(_same, planned, recorded)):
         raise ReleaseError(
@@ -103,6 +105,17 @@ def _check_generator(certificate: Certificate, method: SetMethod[Any]) -> None:
         raise ReleaseError(f"{method.name} with these settings trains another generator: {expected}")
     if certificate.drawn is not None and isinstance(contents, SetContents) and len(set(contents.per_class)) != 1:
         raise ReleaseError("as many images of each class are drawn from a generator, and these are not")
+
+
+def _check_snapshots(certificate: Certificate, method: Method[Any], plan: Plan) -> None:
+    """That snapshots were taken when the plan says, and nothing but the plan decided on it."""
+    if certificate.snapshots is None:
+        return
+    if not (isinstance(method, SetMethod) and method.keeps_snapshots):
+        raise ReleaseError(f"{method.name} keeps no snapshots")
+    expected = method.with_snapshots(plan, len(certificate.snapshots.answers)).snapshots
+    if certificate.snapshots.answers != expected:
+        raise ReleaseError(f"{method.name} with these settings keeps snapshots after {expected} answers")
 
 
 def form_of(contents: GeneratorContents) -> GeneratorForm:

@@ -85,6 +85,15 @@ class GeneratorContents(Document):
     digest: Digest = Field(description="SHA-256 of the tensors' content, however a file encodes them")
 
 
+class SnapshotsContents(Document):
+    """The images of a set as they were along the run that made it."""
+
+    answers: tuple[Positive, ...] = Field(
+        min_length=1, description="After how many answers each was kept; the last is the set itself"
+    )
+    digest: Digest = Field(description="SHA-256 of the tensors' content, however a file encodes them")
+
+
 class SetContents(Document):
     """The tensors of a synthetic set."""
 
@@ -95,6 +104,9 @@ class SetContents(Document):
     digest: Digest = Field(description="SHA-256 of the tensors' content, however a file encodes them")
     generator: GeneratorContents | None = Field(
         default=None, description="Only if the generator that made the images is published with them"
+    )
+    snapshots: SnapshotsContents | None = Field(
+        default=None, description="Only if the images as they were along the run are published with them"
     )
 
 

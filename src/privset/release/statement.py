@@ -63,6 +63,8 @@ _GENERATOR = (
     "all together."
 )
 
+_SNAPSHOTS = "This release also holds the images as they were along the run; the guarantee covers them, all together."
+
 
 def statement_of(
     *,
@@ -76,6 +78,7 @@ def statement_of(
     records: int,
     data: str,
     generator: bool = False,
+    snapshots: bool = False,
 ) -> str:
     """One paragraph that a review board can read, saying exactly what the numbers say.
 
@@ -90,6 +93,7 @@ def statement_of(
         records: Number of private records.
         data: Name of the private data.
         generator: Whether a generator is published with a set.
+        snapshots: Whether the images as they were along the run are published with a set.
 
     >>> statement_of(private=False, seeded=True, epsilon_budgeted=1.0, epsilon_spent=0.9996, delta=1e-5,
     ...              holding="set", count=20, records=1000, data="toy")[:42]
@@ -120,6 +124,8 @@ def statement_of(
         sentences.append(_TOGETHER[holding])
     if generator:
         sentences.append(_GENERATOR)
+    if snapshots:
+        sentences.append(_SNAPSHOTS)
     sentences.append("What the guarantee does not cover is listed with it.")
     return " ".join(sentences)
 

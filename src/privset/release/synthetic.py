@@ -14,6 +14,7 @@ from privset.facts import PublicFacts, denormalise, normalise, scale
 from privset.methods.method import Synthesis
 from privset.release import tensors
 from privset.release.generator import Generator
+from privset.release.snapshots import Snapshots
 
 FILE = "set.safetensors"
 
@@ -40,12 +41,14 @@ class SyntheticSet:
         labels: int64; label ``k`` means ``facts.classes[k]``.
         facts: The public description of the data the set stands for.
         generator: What made the images, if it is published with them; None otherwise.
+        snapshots: The images as they were along the run, if they are published with them; None otherwise.
     """
 
     images: Tensor
     labels: Tensor
     facts: PublicFacts
     generator: Generator | None = None
+    snapshots: Snapshots | None = None
 
     def __post_init__(self) -> None:
         shape = tuple(self.images.shape)
@@ -66,6 +69,8 @@ class SyntheticSet:
         if self.images.is_floating_point() and not bool(torch.isfinite(self.images).all()):
             bad = int((~torch.isfinite(self.images).flatten(1).all(dim=1)).sum())
             raise ReleaseError(f"{bad} of {shape[0]} images have values that are not finite; such a set is no use")
+        if self.snapshots is not None:
+            self.snapshots.check(self.images)
 
     @classmethod
     def from_synthesis(cls, synthesis: Synthesis, facts: PublicFacts) -> SyntheticSet:
@@ -78,8 +83,13 @@ class SyntheticSet:
         # Checked as floats: turned into 8-bit pixels first, a NaN would silently become some grey value.
         floats = cls(images, synthesis.labels.detach().cpu().contiguous(), facts)
         generator = None if synthesis.generator is None else Generator(synthesis.generator, facts)
-        pixels = images if synthesis.keep_floats else denormalise(images, facts)
-        return cls(pixels, floats.labels, facts, generator)
+
+        def published(made: Tensor) -> Tensor:
+            return made if synthesis.keep_floats else denormalise(made, facts)
+
+        along = {answers: cls(one, floats.labels, facts).images for answers, one in synthesis.snapshots.items()}
+        snapshots = Snapshots({answers: published(one) for answers, one in along.items()}) if along else None
+        return cls(published(images), floats.labels, facts, generator, snapshots)
 
     @property
     def pixel_form(self) -> PixelForm:

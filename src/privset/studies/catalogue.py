@@ -59,6 +59,7 @@ _PUBLISHED_PSG: dict[tuple[str, str, int], float] = {
 
 
 def _psg(data: str, epsilon: str, per_class: int) -> Cell:
+    curve = data != "cifar10" and epsilon == "10" and per_class in (10, 20)  # the paper's Figure 2
     return Cell(
         name=f"{data}-eps{epsilon}-ipc{per_class}",
         method="psg",
@@ -68,13 +69,14 @@ def _psg(data: str, epsilon: str, per_class: int) -> Cell:
         accountant="rdp",  # the published noise
         per_class=per_class,
         recipes=("paper", "long"),
+        snapshots=10 if curve else 0,
         published=_PUBLISHED_PSG.get((data, epsilon, per_class)),
     )
 
 
 PSG = Study(
     name="psg",
-    what="the PSG paper's sets, with its noise",
+    what="the PSG paper's sets, with its noise; at epsilon 10, with 10 and 20 images a class, also along the run",
     cells=(
         *(
             _psg(data, epsilon, per_class)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from privset.release.software import versions
-from privset.studies import courses
+from privset.studies import along, courses
 from privset.studies.documents import encode, write
 from privset.studies.study import Cell, Study
 
@@ -79,11 +79,13 @@ class Results:
             self._error_path(cell, number).unlink(missing_ok=True)
 
     def draw(self) -> None:
-        """Draw the curves of the cells on file that have several stages, if there are any."""
-        found = [one for cell in self.study.cells if cell.stages is not None and (one := self.cell(cell)) is not None]
-        for data, figure in courses.figures(found).items():
-            write(self.folder / f"{self.study.name}-{data}.svg", figure.svg().encode())
-            write(self.folder / f"{self.study.name}-{data}.png", figure.png())
+        """Draw the curves of the cells on file that have several stages, or points along a run, if there are any."""
+        with_curve = [cell for cell in self.study.cells if cell.stages is not None or cell.snapshots]
+        found = [one for cell in with_curve if (one := self.cell(cell)) is not None]
+        drawn = courses.figures(found) | {f"{data}-along": one for data, one in along.figures(found).items()}
+        for name, figure in drawn.items():
+            write(self.folder / f"{self.study.name}-{name}.svg", figure.svg().encode())
+            write(self.folder / f"{self.study.name}-{name}.png", figure.png())
 
     def _summary(self, cell: Cell, parts: list[dict[str, Any]]) -> dict[str, Any]:
         """The content of a cell's file; seconds are those of one set, the mean over the sets."""
@@ -109,6 +111,7 @@ class Results:
             "recipe": best,
             "accuracy": recipes[best]["accuracy"],
             "recipes": recipes,
+            **({"along": along.summary(cell, [part["along"] for part in parts])} if cell.snapshots else {}),
             **{name: parts[0][name] for name in ("parties", "proven", "claim") if name in parts[0]},
             "published": cell.published,
             "seconds": {

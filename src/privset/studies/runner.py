@@ -24,7 +24,7 @@ from privset.privacy import seeded_noise
 from privset.release import ClassifierRelease, Release, load_published
 from privset.release.preview import FILE as PREVIEW_FILE
 from privset.release.software import versions
-from privset.studies import courses
+from privset.studies import along, courses
 from privset.studies.documents import write
 from privset.studies.pieces import OutOfTime, Piece
 from privset.studies.results import Results
@@ -180,6 +180,11 @@ class _Bench:
                 for recipe, one in evaluations.items()
             }
             more = self._costs(cell, dataset)
+            if cell.snapshots:
+                release, _ = self._made[cell.set_key(number)]
+                assert isinstance(release, Release)
+                how = {"device": self.execution.device, "observer": self.observer}
+                more["along"] = along.measured(cell, number, release, dataset, **how)
         else:
             with piece or contextlib.nullcontext():
                 course = courses.follow(
@@ -265,7 +270,7 @@ class _Bench:
             shutil.rmtree(out.parent, ignore_errors=True)  # what a call that was killed left of it
         if isinstance(method, TrainingMethod):
             return pipeline.train(dataset, method=method, budget=cell.budget, out=out, **how)
-        return pipeline.generate(dataset, method=method, budget=cell.budget, out=out, **how)
+        return pipeline.generate(dataset, method=method, budget=cell.budget, out=out, snapshots=cell.snapshots, **how)
 
     def _statistics(
         self, cell: Cell, number: int, method: MeasuringMethod[Any], dataset: Dataset, folder: Path, piece: Piece

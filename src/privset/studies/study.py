@@ -42,6 +42,8 @@ class Cell:
         networks: Networks trained on each set by each recipe.
         stages: Parties that the classes are divided among, in the published order, each with the whole budget; what is
             measured is then the accuracy on all classes after the last stage. None: one party has all.
+        snapshots: Sets along the run that are measured as well, evenly spaced, each by one network and the first
+            recipe; 0 for none.
         published: The best published accuracy in percent, where there is one.
     """
 
@@ -59,6 +61,7 @@ class Cell:
     sets: int = 3
     networks: int = 3
     stages: int | None = None
+    snapshots: int = 0
     published: float | None = None
 
     def __post_init__(self) -> None:
@@ -72,6 +75,17 @@ class Cell:
             raise ConfigError(f"cell {self.name}: a classifier is one network, of no set, and tested {AS_TRAINED}")
         if not self.trains and (AS_TRAINED in self.recipes or (self.per_class is None and not self.is_real)):
             raise ConfigError(f"cell {self.name}: a set has a number of images a class, and recipes to train on it")
+
+        if self.snapshots and (self.stages is not None or not self.keeps_snapshots or not self.budget.private):
+            raise ConfigError(
+                f"cell {self.name}: accuracy against epsilon needs a finite epsilon, one party, and a method that "
+                "keeps its set along the run"
+            )
+
+    @property
+    def keeps_snapshots(self) -> bool:
+        """Whether sets along the run can be kept."""
+        return not self.is_real and methods.get(self.method).keeps_snapshots
 
     @property
     def is_real(self) -> bool:
@@ -117,13 +131,15 @@ class Cell:
         }
         if self.stages is not None:  # others were put on file without a word about it
             fields["stages"] = self.stages
+        if self.snapshots:
+            fields["snapshots"] = self.snapshots
         return json.loads(json.dumps(fields))
 
     def set_key(self, number: int) -> str:
         """Tells whether set ``number`` is also that of another cell, which trains other networks on it."""
         if self.is_real or self.trains or self.stages is not None:  # nothing is made that could be shared
             return f"{self.name}.{number}"
-        names = ("method", "preset", "data", "epsilon", "delta", "accountant", "per_class")
+        names = ("method", "preset", "data", "epsilon", "delta", "accountant", "per_class", "snapshots")
         made = {name: getattr(self, name) for name in names} | {"settings": dict(self.settings), "seed": number}
         return json.dumps(made, sort_keys=True, default=str)
 

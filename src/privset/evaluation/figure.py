@@ -1,4 +1,4 @@
-"""Accuracy against stage as a drawing: laid out once, written as SVG and, with Pillow, as PNG."""
+"""Accuracy against stage or epsilon as a drawing: laid out once, written as SVG and, with Pillow, as PNG."""
 
 from __future__ import annotations
 
@@ -21,19 +21,26 @@ _SMOOTH, _SHARP = 4, 2
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Curve:
-    """Accuracy after each stage, in percent.
+    """Accuracy after each stage, or at each epsilon, in percent.
 
     Attributes:
         name: For the legend.
-        points: (mean, deviation) after stage 1, 2, ...
+        points: (mean, deviation) after stage 1, 2, ..., or at the epsilons of ``at``.
+        at: Where the points are, positive and in their order; none for stages.
         colour: Number of its colour; by default that of its place.
         dashed: Whether it is drawn with dashes.
     """
 
     name: str
     points: tuple[tuple[float, float], ...]
+    at: tuple[float, ...] = ()
     colour: int | None = None
     dashed: bool = False
+
+    @property
+    def places(self) -> tuple[float, ...]:
+        """Where each point is."""
+        return self.at or tuple(range(1, len(self.points) + 1))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,17 +96,26 @@ class Figure:
         return file.getvalue()
 
 
-def draw(curves: Sequence[Curve], *, title: str) -> Figure:
-    """The curves over stages 1, 2, ..., with whiskers of one deviation and a legend below."""
-    stages = max(len(curve.points) for curve in curves)
+def draw(
+    curves: Sequence[Curve], *, title: str, axis: str = "stage; test accuracy on all classes seen so far"
+) -> Figure:
+    """The curves over stages 1, 2, ... or over epsilons from 0, with whiskers of one deviation and a legend below.
+
+    Args:
+        curves: All over stages, or all over epsilons.
+        title: Above them.
+        axis: What the axis below is.
+    """
+    ticks = _ticks(curves)
     bounds = [value for curve in curves for mean, std in curve.points for value in (mean - std, mean + std)]
     step = next(size for size in (1, 2, 5, 10, 20) if (max(bounds) - min(bounds)) / size <= 6 or size == 20)
     low = max(0, step * math.floor(min(bounds) / step))
     high = max(low + step, min(100, step * math.ceil(max(bounds) / step)))
+    first, last = ticks[0], max(ticks[-1], *(place for curve in curves for place in curve.places))
 
-    def x(stage: int) -> float:
+    def x(place: float) -> float:
         room = _WIDTH - _LEFT - _RIGHT - 40
-        return round(_LEFT + 20 + room * (stage - 1) / max(1, stages - 1), 1)
+        return round(_LEFT + 20 + room * (place - first) / ((last - first) or 1), 1)
 
     def y(value: float) -> float:
         return round(_TOP + _PLOT * (high - min(high, max(low, value))) / (high - low), 1)
@@ -108,15 +124,13 @@ def draw(curves: Sequence[Curve], *, title: str) -> Figure:
     for tick in range(low, high + 1, step):
         shapes.append(_Line(points=((_LEFT, y(tick)), (_WIDTH - _RIGHT, y(tick))), colour=_GRID))
         shapes.append(_Text(x=_LEFT - 8, y=y(tick) + 4, text=f"{tick} %", anchor="end"))
-    for stage in range(1, stages + 1):
-        shapes.append(_Text(x=x(stage), y=_TOP + _PLOT + 20, text=str(stage), anchor="middle"))
+    for place in ticks:
+        shapes.append(_Text(x=x(place), y=_TOP + _PLOT + 20, text=f"{place:g}", anchor="middle"))
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    shapes.append(
-        _Text(x=middle, y=_TOP + _PLOT + 40, text="stage; test accuracy on all classes seen so far", anchor="middle")
-    )
+    shapes.append(_Text(x=middle, y=_TOP + _PLOT + 40, text=axis, anchor="middle"))
     for number, curve in enumerate(curves):
         colour = _COLOURS[(number if curve.colour is None else curve.colour) % len(_COLOURS)]
-        path = tuple((x(stage), y(mean)) for stage, (mean, _) in enumerate(curve.points, 1))
+        path = tuple((x(place), y(mean)) for place, (mean, _) in zip(curve.places, curve.points, strict=True))
         shapes.append(_Line(points=path, colour=colour, width=2.0, dashed=curve.dashed))
         for (across, up), (mean, std) in zip(path, curve.points, strict=True):
             if std > 0:
@@ -130,6 +144,17 @@ def draw(curves: Sequence[Curve], *, title: str) -> Figure:
         )
         shapes.append(_Text(x=_LEFT + 42, y=place + 4, text=curve.name))
     return Figure(_WIDTH, _TOP + _PLOT + 70 + _LEGEND * len(curves), tuple(shapes))
+
+
+def _ticks(curves: Sequence[Curve]) -> list[float]:
+    """What is written below: every stage; of epsilons, round ones from 0 on."""
+    last = max(place for curve in curves for place in curve.places)
+    if not any(curve.at for curve in curves):
+        return [float(stage) for stage in range(1, int(last) + 1)]
+    size = 10.0 ** math.floor(math.log10(last))
+    step = next(size * part for part in (0.1, 0.2, 0.5, 1) if last / (size * part) <= 10)
+    # A budget is hardly ever spent to the last digit: what is nearly a round number ends the axis there.
+    return [round(step * number, 9) for number in range(math.floor(last / step + 0.05) + 1)]
 
 
 def _svg(shape: _Line | _Dot | _Text) -> str:

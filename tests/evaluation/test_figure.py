@@ -1,9 +1,10 @@
 import io
 import xml.etree.ElementTree as ET
 
+import pytest
 from PIL import Image
 
-from privset.continual import Curve, draw
+from privset.evaluation.figure import Curve, draw
 
 CURVES = [
     Curve(name="moments <&>", points=((99.0, 0.5), (90.0, 1.0), (85.0, 0.0))),
@@ -37,3 +38,21 @@ def test_the_png_shows_the_same_at_twice_the_size():
 
 def test_one_stage_and_one_curve_is_a_figure_too():
     assert draw([Curve(name="only", points=((50.0, 0.0),))], title="").svg().count("<circle") == 1
+
+
+def test_over_epsilon_points_lie_where_their_epsilon_is_and_round_numbers_are_below():
+    curve = Curve(name="psg", points=((50.0, 1.0), (70.0, 1.0), (80.0, 0.0)), at=(2.0, 4.0, 9.5))
+    root = ET.fromstring(draw([curve], title="", axis="epsilon so far").svg())
+    texts = [one.text for one in root.iter(f"{SVG}text")]
+    assert [text for text in texts if text in [str(number) for number in range(11)]] == [str(n) for n in range(10)]
+    assert "epsilon so far" in texts
+    places = [float(one.get("cx", "")) for one in root.iter(f"{SVG}circle")]
+    assert (places[1] - places[0]) / (places[2] - places[1]) == pytest.approx(2 / 5.5, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("last", "ticks"), [(0.8, 9), (1.0, 11), (1.5, 8), (10.0, 11), (9.998, 11), (19.9, 11), (40.0, 9), (99.0, 10)]
+)
+def test_a_readable_number_of_epsilons_is_written_below(last, ticks):
+    drawn = draw([Curve(name="c", points=((50.0, 0.0),), at=(last,))], title="").svg()
+    assert drawn.count('text-anchor="middle"') == ticks + 1

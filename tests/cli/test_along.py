@@ -1,0 +1,76 @@
+"""`privset generate --snapshots` and `privset evaluate --along`, as a user types them."""
+
+import json
+
+import pytest
+from tests.cli.test_commands import TINY
+
+from privset.cli import main
+from privset.evaluation import RECIPES, Recipe
+
+RUN = ["digits", "--epsilon", "3", "--accountant", "rdp", *TINY, "--runs", "3"]
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    out = tmp_path_factory.mktemp("along") / "set"
+    assert main(["generate", *RUN, "--snapshots", "3", "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch):
+    monkeypatch.setitem(RECIPES, "quick", lambda **_: Recipe(name="quick", epochs=2, full_rate_epochs=1, augment=False))
+
+
+HOW = ["--data", "digits", "--classifier", "mlp", "--recipe", "quick", "--runs", "2"]
+
+
+def test_accuracy_against_epsilon_is_shown_drawn_and_told_to_programs(call, release, tmp_path):
+    code, out, _ = call("evaluate", release, *HOW, "--along", "--curve", tmp_path / "curve.svg")
+    assert code == 0
+    assert "answers so far" in out
+    assert "with all sets along its run, costs epsilon 3" in out
+    assert (tmp_path / "curve.svg").read_text().count("<circle") == 3
+    code, out, _ = call("evaluate", release, *HOW, "--along", "--curve", tmp_path / "curve.png", "--json")
+    found = json.loads(out)
+    assert [point["answers"] for point in found["along"]] == [2, 4, 6]
+    assert found["along"][-1]["accuracy"] == found["accuracy"]
+    assert found["along"][0]["epsilon"] < found["along"][-1]["epsilon"] <= 3
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert "along" not in json.loads(call("evaluate", release, *HOW, "--json")[1])
+
+
+def test_the_configuration_of_the_release_asks_for_as_many(call, release, tmp_path):
+    assert "\nsnapshots = 3\n" in (release / "config.toml").read_text()
+    assert call("verify", release)[0] == 0
+    assert call("plan", "--config", release / "config.toml")[0] == 0
+    code, out, _ = call("generate", "--config", release / "config.toml", "--out", tmp_path / "again")
+    assert code == 0
+    assert "also published as it is after 2, 4, 6 answers" in out
+    assert (tmp_path / "again" / "snapshots.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("generate digits --epsilon 1 --out x --snapshots 3", "moments has no set that could be kept"),
+        ("generate digits --epsilon 1 --out x --snapshots 3 --method dp-sgd", "use psg or psg-prior"),
+        ("measure digits --epsilon 1 --out x --snapshots 3", "leave snapshots out"),
+        ("generate digits --epsilon 9 --out x --snapshots 301 --method psg --preset small", "from 0 to 30 here"),
+        ("generate digits --epsilon 9 --out x --snapshots -1 --method psg --preset small", "from 0 to 30 here"),
+        ("evaluate RELEASE --data digits --curve curve.svg", "give both"),
+        ("evaluate RELEASE --data digits --along --curve curve.pdf", "ends in .svg or .png"),
+        ("evaluate RELEASE --data digits --along --curve no/curve.svg", "no such folder"),
+        ("evaluate PLAIN --data digits --along", "holds no sets along its run"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_spent(call, release, monkeypatch, tmp_path, words, sentence):
+    plain = release.with_name("plain")
+    if "PLAIN" in words and not plain.exists():
+        assert call("generate", *RUN, "--out", plain)[0] == 0
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(*words.replace("RELEASE", str(release)).replace("PLAIN", str(plain)).split())
+    assert (code, out) == (2, "")
+    assert sentence in " ".join(err.replace("│", " ").split())
+    assert list(tmp_path.iterdir()) == []
