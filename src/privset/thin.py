@@ -43,7 +43,7 @@ def convolve(images: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> Ten
     maps = images.new_empty(count, *size, outs)
     tile = min(CHANNELS, triton.next_power_of_2(outs))
     with torch.cuda.device_of(images):
-        _convolve_kernel[(triton.cdiv(size[0] * size[1], PLACES) * count, triton.cdiv(outs, tile))](
+        _convolve_kernel[(triton.cdiv(size[0] * size[1], PLACES), triton.cdiv(outs, tile), count)](
             images.contiguous(),
             weight.contiguous(),
             maps,
@@ -142,9 +142,7 @@ def _convolve_kernel(
     rows: tl.constexpr,
     tile: tl.constexpr,
 ):
-    pieces: tl.constexpr = (places + rows - 1) // rows
-    image = (tl.program_id(0) // pieces).to(tl.int64)
-    place = tl.program_id(0) % pieces * rows + tl.arange(0, rows)
+    place, image = tl.program_id(0) * rows + tl.arange(0, rows), tl.program_id(2).to(tl.int64)
     out = tl.program_id(1) * tile + tl.arange(0, tile)
     top, left = place // out_width * down - above, place % out_width * right - before
     total = tl.zeros([rows, tile], dtype=maps.dtype.element_ty)

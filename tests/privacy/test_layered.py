@@ -302,7 +302,7 @@ def test_the_kernel_gives_gradients_of_a_convolution_and_the_squares_of_just_the
         given, slope = (values.contiguous(memory_format=torch.channels_last) for values in (given, slope))
     found, squares = convolution_kernels.rows(slope.to(CARD), given.to(CARD), kernel, stride, padding)
     found, squares = found.cpu().double(), squares.cpu()
-    assert float((found - expected).norm() / expected.norm()) < (3e-3 if CARD == "cuda" else 1e-6)
+    assert float((found - expected).norm() / expected.norm()) < (2e-3 if CARD == "cuda" else 1e-6)
     torch.testing.assert_close(squares.sum(1), found.square().sum((1, 2)), rtol=1e-6, atol=0.0)
 
 

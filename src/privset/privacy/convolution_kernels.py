@@ -52,7 +52,7 @@ def rows(slope: Tensor, given: Tensor, kernel: Pair, stride: Pair, padding: Pair
     if not slope.is_contiguous(memory_format=torch.channels_last):
         slope = slope.contiguous()
     with torch.cuda.device_of(slope):
-        _rows_kernel[(parts * count,)](
+        _rows_kernel[(parts, count)](
             slope,
             given,
             found,
@@ -113,10 +113,9 @@ def _rows_kernel(
     wide: tl.constexpr,
     deep: tl.constexpr,
 ):
+    part, record = tl.program_id(0), tl.program_id(1).to(tl.int64)
     columns: tl.constexpr = kernel_height * kernel_width * channels
     across: tl.constexpr = (columns + wide - 1) // wide
-    parts: tl.constexpr = (outs + high - 1) // high * across
-    part, record = tl.program_id(0) % parts, (tl.program_id(0) // parts).to(tl.int64)
     out = part // across * high + tl.arange(0, high)
     column = part % across * wide + tl.arange(0, wide)
     tap, channel = column // channels, column % channels
@@ -138,4 +137,4 @@ def _rows_kernel(
     tl.store(found + record * (outs * columns) + out[:, None] * columns + column[None, :], total, mask=within)
     # A line at a time in float32, and lines in float64, like `squares` of what is held.
     square = tl.sum(tl.sum(total * total, axis=1).to(tl.float64), axis=0)
-    tl.store(squares + record * parts + part, square)
+    tl.store(squares + record * tl.num_programs(0) + part, square)
