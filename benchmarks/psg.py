@@ -65,7 +65,7 @@ class Loop:
         self._curator.prepay(self._question, 10**6)
         self._labels = torch.arange(10).repeat_interleave(config.per_class).to(device)
         method = Psg(config)
-        matched, self._network = method._start(FACTS, self._labels, generator), method._shared_network(FACTS, device)
+        matched, self._network = method._start(FACTS, self._labels, generator), method._network(FACTS, 0).to(device)
         self._loss = record_loss(self._network)
         self._match = _matching(self._network, matched)
         self._train = _training(self._network, matched.images, self._labels, config)

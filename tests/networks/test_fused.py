@@ -188,28 +188,3 @@ def test_logits_are_those_of_the_linear_layer(bias: bool) -> None:
     head, values = nn.Linear(7, 3, bias=bias).double(), torch.randn(4, 7, dtype=torch.float64)
 
     torch.testing.assert_close(fused.logits(head, values), head(values))
-
-
-def test_channels_last_changes_where_weights_lie_and_nothing_else() -> None:
-    network = ConvNet((1, 8, 8), 3, width=6, depth=2).double()
-    images = torch.randn(2, 1, 8, 8, dtype=torch.float64)
-    before = network(images)
-    weights, values = list(network.parameters()), [weight.clone() for weight in network.parameters()]
-
-    assert fused.channels_last(network) is network
-    assert all(one is other for one, other in zip(network.parameters(), weights, strict=True))
-    assert all(torch.equal(one, other) for one, other in zip(weights, values, strict=True))
-    assert weights[4].is_contiguous(memory_format=torch.channels_last)
-    assert weights[0].is_contiguous()
-    torch.testing.assert_close(network(images), before)
-
-
-@pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
-def test_images_that_share_scales_and_shifts_give_the_sums_of_their_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
-    maps, weight, bias = inputs_for((7, 9), count=5, channels=3, device=DEVICE)
-    expected = slopes(norm_relu_pool, (maps, weight, bias), pool=(2, 2))
-    monkeypatch.setattr(kernels, "fits", lambda _: True)
-    found = slopes(lambda *given: fused._SharedNormReluPool.apply(*given, 1e-5, (2, 2)), (maps, weight, bias))
-
-    for ours, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(ours, theirs)

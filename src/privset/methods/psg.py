@@ -37,7 +37,7 @@ from privset.methods.method import (
     require_noise,
 )
 from privset.methods.record_loss import record_loss
-from privset.networks.fused import channels_last, fused
+from privset.networks.fused import fused
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, GradientQuestion, PrivacyBudget
 from privset.recording import Step, recorded, sent
@@ -209,7 +209,7 @@ class GradientMatching(SetMethod[Config]):
 
         labels = torch.arange(len(facts.classes)).repeat_interleave(config.per_class).to(execution.device)
         matched = self._start(facts, labels, generator)
-        images, network = matched.images, self._shared_network(facts, execution.device)
+        images, network = matched.images, self._network(facts, 0).to(execution.device)
         loss, match, train = (
             record_loss(network),
             _matching(network, matched),
@@ -242,11 +242,6 @@ class GradientMatching(SetMethod[Config]):
         return dataclasses.replace(
             self._made(matched), snapshots=dict(zip(plan.snapshots, snapshots.unbind(), strict=True))
         )
-
-    def _shared_network(self, facts: PublicFacts, device: str | torch.device) -> nn.Module:
-        """The one whose weights all steps use; those of a run are copied into it."""
-        network = self._network(facts, 0).to(device)
-        return channels_last(network) if next(network.parameters()).is_cuda else network
 
     def _network(self, facts: PublicFacts, seed: int) -> nn.Module:
         config = self.config

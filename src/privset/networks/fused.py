@@ -57,8 +57,6 @@ class FusedBlock(nn.Module):
             maps = thin.Thin.apply(images, convolution.weight, convolution.stride, convolution.padding)
         else:
             maps = F.conv2d(images, convolution.weight, None, convolution.stride, convolution.padding)
-        if kernels.fits(maps):
-            return _SharedNormReluPool.apply(maps, self.norm.weight, self.norm.bias, self.norm.eps, self.pool)
         return norm_relu_pool(maps, self.norm.weight, self.norm.bias, pool=self.pool, eps=self.norm.eps)
 
 
@@ -87,14 +85,6 @@ def fused(network: nn.Module) -> nn.Module:
     if kernels.AVAILABLE and next(network.parameters()).is_cuda and isinstance(network, ConvNet | VGG11):
         head = _Head(network.head) if isinstance(network.head, nn.Linear) else network.head
         return nn.Sequential(fuse(network.features), head)
-    return network
-
-
-def channels_last(network: nn.Module) -> nn.Module:
-    """``network`` with its convolutions laid out in memory as a graphics card takes them, but those of few channels."""
-    for layer in network.modules():
-        if isinstance(layer, nn.Conv2d) and layer.weight.shape[1:].numel() > thin.MOST:
-            layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
     return network
 
 
@@ -138,22 +128,6 @@ class _NormReluPool(torch.autograd.Function):
     def vmap(info: Any, in_dims: Any, *inputs: Any) -> tuple[Tensor, int]:
         pooled = _NormReluPool.apply(*folded(inputs[:3], in_dims, info.batch_size), *inputs[3:])
         return pooled.unflatten(0, (info.batch_size, -1)), 0
-
-
-class _SharedNormReluPool(torch.autograd.Function):
-    """The same on a graphics card for images that all have one ``weight`` and ``bias`` ``[c]``, not under vmap."""
-
-    @staticmethod
-    def forward(ctx: Any, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size) -> Tensor:  # type: ignore[override]
-        ctx.save_for_backward(maps, weight, bias)
-        ctx.eps, ctx.pool = eps, pool
-        return kernels.norm_relu_pool(maps, weight.expand(len(maps), -1), bias.expand(len(maps), -1), eps, pool)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
-        maps, weight, bias = ctx.saved_tensors
-        return *kernels.shared_slopes(slope, maps, weight, bias, ctx.eps, ctx.pool), None, None
 
 
 class _Slopes(torch.autograd.Function):

@@ -54,28 +54,11 @@ def slopes(
     slope: Tensor, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size, affine: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """From the gradient by the pooled maps those by maps, scales and shifts; unless ``affine``, no numbers in these."""
-    by_maps, both = _slopes(slope, maps, weight, bias, eps, pool, affine)
-    return by_maps, both[0], both[1]
-
-
-def shared_slopes(
-    slope: Tensor, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size
-) -> tuple[Tensor, Tensor, Tensor]:
-    """As `slopes`, where all images have the same scales and shifts ``[c]``: the sums of what each gives these."""
-    weight, bias = weight.expand(len(maps), -1), bias.expand(len(maps), -1)
-    by_maps, both = _slopes(slope, maps, weight, bias, eps, pool, affine=True)
-    summed = both.sum(1)
-    return by_maps, summed[0], summed[1]
-
-
-def _slopes(
-    slope: Tensor, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size, affine: bool
-) -> tuple[Tensor, Tensor]:
-    by_maps = torch.empty_like(maps, memory_format=_order(maps))
-    both = maps.new_empty(2, len(maps), maps.shape[1] if affine else 0)
-    given = (_laid(slope, maps), by_maps, both[0], both[1])
-    _launch(_slopes_kernel, maps, weight, bias, eps, pool, *given, affine=affine)
-    return by_maps, both
+    by_maps, slope = torch.empty_like(maps, memory_format=_order(maps)), _laid(slope, maps)
+    by_weight, by_bias = (maps.new_empty(len(maps), maps.shape[1] if affine else 0) for _ in range(2))
+    found = (by_maps, by_weight, by_bias)
+    _launch(_slopes_kernel, maps, weight, bias, eps, pool, slope, *found, affine=affine)
+    return found
 
 
 def rates(moved: Tensor, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size) -> Tensor:

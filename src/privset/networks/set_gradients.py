@@ -173,9 +173,8 @@ class _KernelBlock(_Block):
 
     def back(self, slope: Tensor) -> tuple[Tensor, Tensor]:
         self._given_slope = slope
-        affine = (self.norm.weight, self.norm.bias)
-        self.slope, *by_affine = kernels.shared_slopes(slope, self.maps, *affine, self.norm.eps, self.pool)
-        return by_affine[0], by_affine[1]
+        self.slope, by_scale, by_shift = kernels.slopes(slope, self.maps, *self._affine(), affine=True)
+        return by_scale.sum(0), by_shift.sum(0)
 
     def rate(self, moved: Tensor) -> Tensor:
         self._moved = moved
