@@ -123,7 +123,7 @@ def _step(layer: nn.Module) -> _Step:
     names = _scales(layer)
 
     def step(values: Tensor, *scales: Tensor) -> Tensor:
-        return functional_call(layer, dict(zip(names, scales, strict=True)), (values[None],)).squeeze(0)
+        return functional_call(layer, dict(zip(names, scales, strict=True)), (values[None],))[0]
 
     return step, len(names)
 
@@ -131,7 +131,6 @@ def _step(layer: nn.Module) -> _Step:
 def _fused(norm: nn.GroupNorm, pool: Size) -> _Step:
     def step(values: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
         together = norm_relu_pool if values.is_cuda else norm_relu_pool_last
-        # Not [0], whose gradient is laid into zeros, in another order of memory.
-        return together(values[None], scale, shift, pool=pool, eps=norm.eps).squeeze(0)
+        return together(values[None], scale, shift, pool=pool, eps=norm.eps)[0]
 
     return step, 2
