@@ -164,20 +164,16 @@ def test_shapes_are_known_without_numbers() -> None:
 @pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
 @pytest.mark.parametrize(("size", "pool"), [*SIZES, ((32, 32), (2, 2)), ((64, 64), (2, 2)), ((104, 128), (2, 2))])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("last", [False, True])
 def test_kernels_against_the_plain_path(
-    size: tuple[int, int], pool: tuple[int, int], dtype: torch.dtype, last: bool, monkeypatch: pytest.MonkeyPatch
+    size: tuple[int, int], pool: tuple[int, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    maps, *affine = (value.to(dtype) for value in inputs_for(size, count=5, channels=3, device=DEVICE))
-    inputs = (maps.contiguous(memory_format=torch.channels_last) if last else maps, *affine)
+    inputs = tuple(value.to(dtype) for value in inputs_for(size, count=5, channels=3, device=DEVICE))
     expected = (norm_relu_pool(*(value.cpu().double() for value in inputs), pool=pool),)
     expected += slopes(norm_relu_pool, tuple(value.cpu().double() for value in inputs), pool=pool)
     monkeypatch.setattr(kernels, "fits", lambda _: True)
 
     found = (norm_relu_pool(*inputs, pool=pool), *slopes(norm_relu_pool, inputs, pool=pool))
 
-    if last and max(size) <= 32:  # as it came
-        assert all(part.is_contiguous(memory_format=torch.channels_last) for part in found[:2])
     for ours, theirs in zip(found, expected, strict=True):
         error = (ours.cpu().double() - theirs).norm() / theirs.norm().clamp_min(1e-12)
         assert error < (1e-5 if dtype == torch.float32 else 1e-12)

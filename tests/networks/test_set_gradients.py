@@ -7,7 +7,6 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from privset import thin
 from privset.networks import MLP, ConvNet, LeNet, kernels
 from privset.networks import set_gradients as module
 from privset.networks.set_gradients import set_gradient
@@ -109,8 +108,7 @@ def test_a_direction_of_a_bias_or_of_no_weight_is_refused_for_a_convnet():
 @KERNELS
 @pytest.mark.parametrize(("shape", "depth"), SHAPES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-11), (torch.float32, 1e-4)])
-@pytest.mark.parametrize("last", [False, True])
-def test_the_kernels_give_what_the_plain_block_gives(shape, depth, dtype, tolerance, last):
+def test_the_kernels_give_what_the_plain_block_gives(shape, depth, dtype, tolerance):
     network = network_for(shape, depth=depth).to(DEVICE, dtype)
     images, _ = images_for(shape)
     given = images.to(DEVICE, dtype)
@@ -124,8 +122,6 @@ def test_the_kernels_give_what_the_plain_block_gives(shape, depth, dtype, tolera
         for first in range(0, len(layers) - 1, 4):
             convolution, norm, _, pooling = layers[first : first + 4]
             maps = F.conv2d(given, convolution.weight, None, convolution.stride, convolution.padding)
-            if last:
-                maps = maps.contiguous(memory_format=torch.channels_last)
             plain, kernel = (
                 kind(convolution, norm, pooling.kernel_size, given, maps)
                 for kind in (module._PlainBlock, module._KernelBlock)
@@ -142,21 +138,3 @@ def test_the_kernels_give_what_the_plain_block_gives(shape, depth, dtype, tolera
             for ours, theirs in pairs:
                 assert torch.allclose(ours, theirs, rtol=0, atol=tolerance * float(theirs.abs().max()))
             given = pooled
-
-
-@KERNELS
-@pytest.mark.parametrize(("shape", "depth"), [((1, 28, 28), 2), ((3, 9, 7), 2), ((1, 8, 8), 3)])
-def test_all_kernels_together_give_what_automatic_differentiation_gives(shape, depth, monkeypatch):
-    network, (images, labels) = network_for(shape, depth=depth), images_for(shape)
-    directions = directions_for(network)
-    expected, slope = differentiated(network, images, labels, directions)
-    monkeypatch.setattr(kernels, "fits", lambda _: True)
-    monkeypatch.setattr(thin, "fits", lambda _, weight: weight.shape[1] == shape[0])
-    found = set_gradient(network.to(DEVICE), images.to(DEVICE), labels.to(DEVICE))
-    blocks = found._blocks  # type: ignore[attr-defined]
-    assert all(isinstance(block, module._KernelBlock) for block in blocks)
-    assert all(block.maps.is_contiguous(memory_format=torch.channels_last) for block in blocks)
-    for one, other in zip(found.weights, expected, strict=True):
-        assert torch.allclose(one.cpu(), other, rtol=0, atol=1e-12)
-    pulled = found.pull([None if towards is None else towards.to(DEVICE) for towards in directions])
-    assert torch.allclose(pulled.cpu(), slope, rtol=0, atol=1e-11 * float(slope.abs().max()))

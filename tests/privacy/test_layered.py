@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.func import functional_call
 
-from privset import thin
 from privset.errors import ConfigError
 from privset.methods.record_loss import record_loss
 from privset.networks import MLP, AlexNet, ConvNet, LeNet, kernels
@@ -299,7 +298,7 @@ def test_the_kernel_gives_gradients_of_a_convolution_and_the_squares_of_just_the
     (expected,) = torch.autograd.grad(mapped, weight, slope.double().flatten(0, 1)[None])
     expected = expected.view(3, outs, channels, -1).transpose(2, 3).flatten(2)
     if last:
-        given, slope = (values.contiguous(memory_format=torch.channels_last) for values in (given, slope))
+        given = given.contiguous(memory_format=torch.channels_last)
     found, squares = convolution_kernels.rows(slope.to(CARD), given.to(CARD), kernel, stride, padding)
     found, squares = found.cpu().double(), squares.cpu()
     assert float((found - expected).norm() / expected.norm()) < (2e-3 if CARD == "cuda" else 1e-6)
@@ -314,7 +313,6 @@ def test_the_way_of_a_graphics_card_in_single_precision_keeps_the_bound(monkeypa
     expected, _ = sums(plain(network), network, images, labels, members)
     for module in (kernels, clipping_kernels, convolution_kernels):
         monkeypatch.setattr(module, "fits", lambda _: True)
-    monkeypatch.setattr(thin, "fits", lambda _, weight: weight.shape[1] == 1)
     loss = record_loss(network, fused=True)
     found, _ = sums(loss, network, images, labels, members)
     assert float((found - expected).norm() / expected.norm()) < (1e-2 if CARD == "cuda" else 1e-5)
@@ -334,7 +332,6 @@ def test_the_way_of_a_graphics_card_gives_the_sums_of_vmap(monkeypatch):
     expected, _ = sums(plain(network), network, images, labels, members)
     for module in (kernels, clipping_kernels):
         monkeypatch.setattr(module, "fits", lambda _: True)
-    monkeypatch.setattr(thin, "fits", lambda _, weight: weight.shape[1] == 1)
     found, _ = sums(record_loss(network, fused=True), network, images, labels, members)
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13)
 

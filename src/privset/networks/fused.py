@@ -18,7 +18,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor, nn
 
-from privset import thin
 from privset.networks import kernels
 from privset.networks.classifiers import ConvNet
 from privset.networks.deep_classifiers import VGG11
@@ -52,11 +51,7 @@ class FusedBlock(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Images or maps ``[n, c, h, w]`` -> pooled maps."""
-        convolution = self.convolution
-        if thin.fits(images, convolution.weight):
-            maps = thin.Thin.apply(images, convolution.weight, convolution.stride, convolution.padding)
-        else:
-            maps = F.conv2d(images, convolution.weight, None, convolution.stride, convolution.padding)
+        maps = F.conv2d(images, self.convolution.weight, None, self.convolution.stride, self.convolution.padding)
         return norm_relu_pool(maps, self.norm.weight, self.norm.bias, pool=self.pool, eps=self.norm.eps)
 
 

@@ -27,10 +27,6 @@ TILE = 2**10
 WARP = 2**9
 """Pixels for each 32 threads."""
 
-LAST_TILE, FEWEST = 2**12, 8
-"""With the channels of a pixel side by side: pixels of all maps of a program, and how few maps it may have; the pixels
-of fewer would be read in pieces that are shorter than memory gives them."""
-
 
 def fits(maps: Tensor) -> bool:
     """Whether the kernels can take ``maps [n, c, h, w]``."""
@@ -41,11 +37,8 @@ def fits(maps: Tensor) -> bool:
 
 
 def norm_relu_pool(maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size) -> Tensor:
-    """Maps ``[n, c, h, w]``, scales and shifts ``[n, c]`` -> pooled maps.
-
-    Here and in all that follows, what is made lies in memory as the maps do, with channels first or last.
-    """
-    pooled = _pooled(maps, pool)
+    """Maps ``[n, c, h, w]``, scales and shifts ``[n, c]`` -> pooled maps."""
+    pooled = maps.new_empty(*maps.shape[:2], *divided((maps.shape[2], maps.shape[3]), pool))
     _launch(_pool_kernel, maps, weight, bias, eps, pool, pooled)
     return pooled
 
@@ -54,17 +47,17 @@ def slopes(
     slope: Tensor, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size, affine: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """From the gradient by the pooled maps those by maps, scales and shifts; unless ``affine``, no numbers in these."""
-    by_maps, slope = torch.empty_like(maps, memory_format=_order(maps)), _laid(slope, maps)
+    by_maps = torch.empty_like(maps, memory_format=torch.contiguous_format)
     by_weight, by_bias = (maps.new_empty(len(maps), maps.shape[1] if affine else 0) for _ in range(2))
     found = (by_maps, by_weight, by_bias)
-    _launch(_slopes_kernel, maps, weight, bias, eps, pool, slope, *found, affine=affine)
+    _launch(_slopes_kernel, maps, weight, bias, eps, pool, slope.contiguous(), *found, affine=affine)
     return found
 
 
 def rates(moved: Tensor, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size) -> Tensor:
     """How fast what `norm_relu_pool` gives changes when the maps change as fast as ``moved [n, c, h, w]``."""
-    pooled = _pooled(maps, pool)
-    _launch(_rates_kernel, maps, weight, bias, eps, pool, _laid(moved, maps), pooled)
+    pooled = maps.new_empty(*maps.shape[:2], *divided((maps.shape[2], maps.shape[3]), pool))
+    _launch(_rates_kernel, maps, weight, bias, eps, pool, moved.contiguous(), pooled)
     return pooled
 
 
@@ -72,8 +65,8 @@ def bends(
     bent: Tensor, slope: Tensor, moved: Tensor, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size
 ) -> Tensor:
     """By the maps ``[n, c, h, w]``, the gradient of ``bent * norm_relu_pool(maps) + slope * rates(moved, maps)``."""
-    by_maps = torch.empty_like(maps, memory_format=_order(maps))
-    given = (_laid(values, maps) for values in (bent, slope, moved))
+    by_maps = torch.empty_like(maps, memory_format=torch.contiguous_format)
+    given = (bent.contiguous(), slope.contiguous(), moved.contiguous())
     _launch(_bends_kernel, maps, weight, bias, eps, pool, *given, by_maps)
     return by_maps
 
@@ -82,40 +75,22 @@ def _rounded_up(maps: Tensor) -> Size:
     return triton.next_power_of_2(maps.shape[2]), triton.next_power_of_2(maps.shape[3])
 
 
-def _order(maps: Tensor) -> torch.memory_format:
-    """How the maps are looked at; if they lie otherwise, they are laid so first."""
-    rows, columns = _rounded_up(maps)
-    last = maps.is_contiguous(memory_format=torch.channels_last) and not maps.is_contiguous()
-    return torch.channels_last if last and FEWEST * rows * columns <= 2 * LAST_TILE else torch.contiguous_format
-
-
-def _laid(values: Tensor, maps: Tensor) -> Tensor:
-    return values.contiguous(memory_format=_order(maps))
-
-
-def _pooled(maps: Tensor, pool: Size) -> Tensor:
-    size = divided((maps.shape[2], maps.shape[3]), pool)
-    return torch.empty(*maps.shape[:2], *size, dtype=maps.dtype, device=maps.device, memory_format=_order(maps))
-
-
 def _launch(
     kernel: Any, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size, *others: Tensor, **options: bool
 ) -> None:
     count, (rows, columns) = maps.shape[0] * maps.shape[1], _rounded_up(maps)
-    last = _order(maps) == torch.channels_last
-    tile = max(FEWEST, LAST_TILE // (rows * columns)) if last else max(1, TILE // (rows * columns))
+    tile = max(1, TILE // (rows * columns))
     with torch.cuda.device_of(maps):
         kernel[(triton.cdiv(count, tile),)](
-            _laid(maps, maps),
+            maps.contiguous(),
             weight,
             bias,
             *others,
             count,
+            maps.shape[1],
             *weight.stride(),
             *bias.stride(),
             eps=eps,  # as an argument it would be rounded to float32
-            channels=maps.shape[1],
-            last=last,
             height=maps.shape[2],
             width=maps.shape[3],
             high=pool[0],
@@ -133,21 +108,10 @@ def _jit(function: Any) -> Any:
 
 
 @_jit
-def _begin(which, pixels: tl.constexpr, channels: tl.constexpr, last: tl.constexpr):
-    """Where the first pixel of each map lies; the next one is as far away as there are channels, if these are last."""
-    begin = which * pixels
-    if last:
-        begin = which // channels * (channels * pixels) + which % channels
-    return begin
-
-
-@_jit
 def _unit_maps(
     maps,
     count,
     eps: tl.constexpr,
-    channels: tl.constexpr,
-    last: tl.constexpr,
     height: tl.constexpr,
     width: tl.constexpr,
     tile: tl.constexpr,
@@ -158,8 +122,7 @@ def _unit_maps(
     which = tl.program_id(0).to(tl.int64) * tile + tl.arange(0, tile)
     row, column = tl.arange(0, rows * columns) // columns, tl.arange(0, rows * columns) % columns
     inside = (which < count)[:, None] & ((row < height) & (column < width))[None, :]
-    pixel = (row * width + column) * (channels if last else 1)
-    place = _begin(which, height * width, channels, last)[:, None] + pixel[None, :]
+    place = which[:, None] * (height * width) + (row * width + column)[None, :]
     values = tl.load(maps + place, mask=inside, other=0.0)
     mean = tl.sum(values, axis=1) / (height * width)
     centred = tl.where(inside, values - mean[:, None], 0.0)
@@ -168,7 +131,7 @@ def _unit_maps(
 
 
 @_jit
-def _of_each(values, which, count, channels: tl.constexpr, image_stride, channel_stride):
+def _of_each(values, which, count, channels, image_stride, channel_stride):
     """The scale or shift of each map."""
     place = which // channels * image_stride + which % channels * channel_stride
     return tl.load(values + place, mask=which < count, other=0.0)
@@ -180,8 +143,6 @@ def _store_pooled(
     values,
     which,
     count,
-    channels: tl.constexpr,
-    last: tl.constexpr,
     height: tl.constexpr,
     width: tl.constexpr,
     high: tl.constexpr,
@@ -194,8 +155,7 @@ def _store_pooled(
     cells = tl.reshape(values, (tile, rows // high, high, columns // wide, wide))
     means = tl.sum(tl.sum(cells, axis=4), axis=2) / (high * wide)
     row, column = tl.arange(0, rows // high)[None, :, None], tl.arange(0, columns // wide)[None, None, :]
-    pixel = (row * (width // wide) + column) * (channels if last else 1)
-    place = _begin(which, (height // high) * (width // wide), channels, last)[:, None, None] + pixel
+    place = which[:, None, None] * ((height // high) * (width // wide)) + row * (width // wide) + column
     inside = (which < count)[:, None, None] & (row < height // high) & (column < width // wide)
     tl.store(pooled + place, means, mask=inside)
 
@@ -208,16 +168,16 @@ def _spread(
     row,
     column,
     inside,
-    channels: tl.constexpr,
-    last: tl.constexpr,
     height: tl.constexpr,
     width: tl.constexpr,
     high: tl.constexpr,
     wide: tl.constexpr,
 ):
     """From the gradient by the pooled maps that by what the ReLU let through."""
-    pixel = (row // high * (width // wide) + column // wide) * (channels if last else 1)
-    cell = _begin(which, (height // high) * (width // wide), channels, last)[:, None] + pixel[None, :]
+    cell = (
+        which[:, None] * ((height // high) * (width // wide))
+        + (row // high * (width // wide) + column // wide)[None, :]
+    )
     pooled = inside & ((row < height // high * high) & (column < width // wide * wide))[None, :]
     given = tl.load(slope + cell, mask=pooled, other=0.0) / (high * wide)
     return tl.where(normed <= 0, 0.0, given)
@@ -230,13 +190,12 @@ def _pool_kernel(
     bias,
     pooled,
     count,
+    channels,
     weight_image_stride,
     weight_channel_stride,
     bias_image_stride,
     bias_channel_stride,
     eps: tl.constexpr,
-    channels: tl.constexpr,
-    last: tl.constexpr,
     height: tl.constexpr,
     width: tl.constexpr,
     high: tl.constexpr,
@@ -246,13 +205,13 @@ def _pool_kernel(
     columns: tl.constexpr,
 ):
     unit, _scale, which, _row, _column, _place, _inside = _unit_maps(
-        maps, count, eps, channels, last, height, width, tile, rows, columns
+        maps, count, eps, height, width, tile, rows, columns
     )
     factor = _of_each(weight, which, count, channels, weight_image_stride, weight_channel_stride)
     shift = _of_each(bias, which, count, channels, bias_image_stride, bias_channel_stride)
     normed = unit * factor[:, None] + shift[:, None]
     active = tl.where(normed < 0, 0.0, normed)  # written so that what is not a number stays so
-    _store_pooled(pooled, active, which, count, channels, last, height, width, high, wide, tile, rows, columns)
+    _store_pooled(pooled, active, which, count, height, width, high, wide, tile, rows, columns)
 
 
 @_jit
@@ -265,13 +224,12 @@ def _slopes_kernel(
     by_weight,
     by_bias,
     count,
+    channels,
     weight_image_stride,
     weight_channel_stride,
     bias_image_stride,
     bias_channel_stride,
     eps: tl.constexpr,
-    channels: tl.constexpr,
-    last: tl.constexpr,
     height: tl.constexpr,
     width: tl.constexpr,
     high: tl.constexpr,
@@ -281,13 +239,11 @@ def _slopes_kernel(
     columns: tl.constexpr,
     affine: tl.constexpr,
 ):
-    unit, scale, which, row, column, place, inside = _unit_maps(
-        maps, count, eps, channels, last, height, width, tile, rows, columns
-    )
+    unit, scale, which, row, column, place, inside = _unit_maps(maps, count, eps, height, width, tile, rows, columns)
     factor = _of_each(weight, which, count, channels, weight_image_stride, weight_channel_stride)
     shift = _of_each(bias, which, count, channels, bias_image_stride, bias_channel_stride)
     normed = unit * factor[:, None] + shift[:, None]
-    given = _spread(slope, normed, which, row, column, inside, channels, last, height, width, high, wide)
+    given = _spread(slope, normed, which, row, column, inside, height, width, high, wide)
     total, along = tl.sum(given, axis=1), tl.sum(given * unit, axis=1)
     found = given - (total[:, None] + unit * along[:, None]) / (height * width)
     tl.store(by_maps + place, found * (scale * factor)[:, None], mask=inside)
@@ -304,13 +260,12 @@ def _rates_kernel(
     moved,
     pooled,
     count,
+    channels,
     weight_image_stride,
     weight_channel_stride,
     bias_image_stride,
     bias_channel_stride,
     eps: tl.constexpr,
-    channels: tl.constexpr,
-    last: tl.constexpr,
     height: tl.constexpr,
     width: tl.constexpr,
     high: tl.constexpr,
@@ -319,16 +274,14 @@ def _rates_kernel(
     rows: tl.constexpr,
     columns: tl.constexpr,
 ):
-    unit, scale, which, _row, _column, place, inside = _unit_maps(
-        maps, count, eps, channels, last, height, width, tile, rows, columns
-    )
+    unit, scale, which, _row, _column, place, inside = _unit_maps(maps, count, eps, height, width, tile, rows, columns)
     factor = _of_each(weight, which, count, channels, weight_image_stride, weight_channel_stride)
     shift = _of_each(bias, which, count, channels, bias_image_stride, bias_channel_stride)
     rate = tl.load(moved + place, mask=inside, other=0.0)
     mean, along = tl.sum(rate, axis=1) / (height * width), tl.sum(unit * rate, axis=1) / (height * width)
     bent = (rate - mean[:, None] - unit * along[:, None]) * (scale * factor)[:, None]
     active = tl.where(inside & (unit * factor[:, None] + shift[:, None] > 0), bent, 0.0)
-    _store_pooled(pooled, active, which, count, channels, last, height, width, high, wide, tile, rows, columns)
+    _store_pooled(pooled, active, which, count, height, width, high, wide, tile, rows, columns)
 
 
 @_jit
@@ -341,13 +294,12 @@ def _bends_kernel(
     moved,
     by_maps,
     count,
+    channels,
     weight_image_stride,
     weight_channel_stride,
     bias_image_stride,
     bias_channel_stride,
     eps: tl.constexpr,
-    channels: tl.constexpr,
-    last: tl.constexpr,
     height: tl.constexpr,
     width: tl.constexpr,
     high: tl.constexpr,
@@ -356,18 +308,12 @@ def _bends_kernel(
     rows: tl.constexpr,
     columns: tl.constexpr,
 ):
-    unit, scale, which, row, column, place, inside = _unit_maps(
-        maps, count, eps, channels, last, height, width, tile, rows, columns
-    )
+    unit, scale, which, row, column, place, inside = _unit_maps(maps, count, eps, height, width, tile, rows, columns)
     factor = _of_each(weight, which, count, channels, weight_image_stride, weight_channel_stride)
     shift = _of_each(bias, which, count, channels, bias_image_stride, bias_channel_stride)
     normed = unit * factor[:, None] + shift[:, None]
-    back = (
-        _spread(slope, normed, which, row, column, inside, channels, last, height, width, high, wide) * factor[:, None]
-    )
-    through = (
-        _spread(bent, normed, which, row, column, inside, channels, last, height, width, high, wide) * factor[:, None]
-    )
+    back = _spread(slope, normed, which, row, column, inside, height, width, high, wide) * factor[:, None]
+    through = _spread(bent, normed, which, row, column, inside, height, width, high, wide) * factor[:, None]
     rate = tl.load(moved + place, mask=inside, other=0.0)
     pixels = height * width
     along_back, along_rate = tl.sum(unit * back, axis=1) / pixels, tl.sum(unit * rate, axis=1) / pixels

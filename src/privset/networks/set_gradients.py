@@ -18,7 +18,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor, nn
 
-from privset import thin
 from privset.networks import kernels
 from privset.networks.classifiers import ConvNet
 from privset.networks.fused import logits
@@ -81,20 +80,14 @@ class _Block(abc.ABC):
 
     def forwards(self, given: Tensor, weight: Tensor) -> Tensor:
         """What this convolution would make of ``given`` with another weight."""
-        return _convolved(self.convolution, given, weight)
+        return F.conv2d(given, weight, None, self.convolution.stride, self.convolution.padding)
 
-    def backwards(self, *pairs: tuple[Tensor, Tensor]) -> Tensor:
-        """From gradients by convolved maps, each with a weight, the sum of those by what was given."""
-        if thin.fits(self.given, self.convolution.weight):
-            size = (self.given.shape[2], self.given.shape[3])
-            return thin.by_images(list(pairs), size, *_places(self.convolution))
-        slopes = [self._slopes(slope, weight, (True, False, False))[0] for slope, weight in pairs]
-        return slopes[0] if len(slopes) == 1 else slopes[0] + slopes[1]
+    def backwards(self, slope: Tensor, weight: Tensor) -> Tensor:
+        """From the gradient by the convolved maps that by what was given."""
+        return self._slopes(slope, weight, (True, False, False))[0]
 
     def by_weight(self) -> Tensor:
         """The gradient by the weight of the convolution."""
-        if thin.fits(self.given, self.convolution.weight):
-            return thin.by_weight(self.slope, self.given, self.convolution.weight, *_places(self.convolution))
         return self._slopes(self.slope, self.convolution.weight, (False, True, False))[1]
 
     def _slopes(self, slope: Tensor, weight: Tensor, wanted: tuple[bool, bool, bool]) -> tuple[Tensor, Tensor, Tensor]:
@@ -188,18 +181,8 @@ class _KernelBlock(_Block):
         return scale, shift, self.norm.eps, self.pool
 
 
-def _places(convolution: nn.Conv2d) -> tuple[Size, Size]:
-    return cast(Size, convolution.stride), cast(Size, convolution.padding)
-
-
-def _convolved(convolution: nn.Conv2d, given: Tensor, weight: Tensor) -> Tensor:
-    if thin.fits(given, weight):
-        return thin.convolve(given, weight, *_places(convolution))
-    return F.conv2d(given, weight, None, convolution.stride, convolution.padding)
-
-
 def _block(convolution: nn.Conv2d, norm: nn.GroupNorm, _: nn.ReLU, pooling: nn.AvgPool2d, *, given: Tensor) -> _Block:
-    maps = _convolved(convolution, given, convolution.weight)
+    maps = F.conv2d(given, convolution.weight, None, convolution.stride, convolution.padding)
     kind = _KernelBlock if kernels.fits(maps) else _PlainBlock
     return kind(convolution, norm, cast(Size, pooling.kernel_size), given, maps)
 
@@ -227,7 +210,7 @@ class _ByHand(SetGradient):
             by_scale, by_shift = block.back(slope)
             found += [by_shift, by_scale, torch.zeros_like(by_shift), block.by_weight()]
             if number:
-                slope = block.backwards((block.slope, block.convolution.weight))
+                slope = block.backwards(block.slope, block.convolution.weight)
         return found[::-1]
 
     @torch.no_grad()
@@ -248,7 +231,7 @@ class _ByHand(SetGradient):
         bent = (bent @ self._head.weight + self._missed @ by_head).view(self._form)
         for block, direction in zip(reversed(self._blocks), reversed(towards), strict=True):
             by_maps = block.bent(bent)
-            bent = block.backwards((by_maps, block.convolution.weight), (block.slope, direction))
+            bent = block.backwards(by_maps, block.convolution.weight) + block.backwards(block.slope, direction)
         return bent
 
 

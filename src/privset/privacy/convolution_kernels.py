@@ -49,16 +49,12 @@ def rows(slope: Tensor, given: Tensor, kernel: Pair, stride: Pair, padding: Pair
     warps = 8 if high * wide > 2**13 else 4
     found = slope.new_empty(count, outs, columns)
     squares = torch.empty(count, parts, dtype=torch.float64, device=slope.device)
-    if not slope.is_contiguous(memory_format=torch.channels_last):
-        slope = slope.contiguous()
     with torch.cuda.device_of(slope):
         _rows_kernel[(parts, count)](
-            slope,
+            slope.contiguous(),
             given,
             found,
             squares,
-            slope.stride(1),
-            1 if slope.is_contiguous() else outs,
             *given.stride(),
             outs=outs,
             channels=given.shape[1],
@@ -91,8 +87,6 @@ def _rows_kernel(
     given,
     found,
     squares,
-    out_stride,
-    place_stride,
     record_stride,
     channel_stride,
     row_stride,
@@ -123,7 +117,7 @@ def _rows_kernel(
     for start in range(0, places, deep):
         place = start + tl.arange(0, deep)
         taken = (out < outs)[:, None] & (place < places)[None, :]
-        values = slope + record * (outs * places) + out[:, None] * out_stride + place[None, :] * place_stride
+        values = slope + record * (outs * places) + out[:, None] * places + place[None, :]
         slopes = tl.load(values, mask=taken, other=0.0)
         y = (place // out_width * down - above)[:, None] + (tap // kernel_width)[None, :]
         x = (place % out_width * right - before)[:, None] + (tap % kernel_width)[None, :]

@@ -28,7 +28,6 @@ import torch.nn.functional as F  # noqa: N812 - the name torch's own documentati
 from torch import Tensor
 from torch.func import vmap
 
-from privset import thin
 from privset.errors import ConfigError
 from privset.privacy import clipping_kernels, convolution_kernels
 from privset.privacy.clipping import Totals, clip_factors
@@ -218,10 +217,9 @@ def record_gradients(
         values = images if loss.before is None else vmap(loss.before)(images)
         for stage in loss.stages:
             given.append(values.detach())
-            if not mapped:  # the images want no slope, and what follows them does
-                values = _first(stage, weights, values).detach().requires_grad_()
-            else:
-                values = stage.map(weights, values)
+            values = stage.map(weights, values)
+            if not mapped:
+                values = values.detach().requires_grad_()  # the images want no slope, and what follows them does
             mapped.append(values)
             values = vmap(stage.then)(values, *(copies[name] for name in stage.scales))
         # Their sum, whose slope by what belongs to one record is that of its own loss.
@@ -233,14 +231,6 @@ def record_gradients(
         for stage, values, slope in zip(loss.stages, given, slopes[: len(mapped)], strict=True):
             found |= _of_stage(stage, weights[stage.weight], values, slope)
     return found
-
-
-def _first(stage: Stage, weights: Mapping[str, Tensor], images: Tensor) -> Tensor:
-    weight = weights[stage.weight]
-    if weight.ndim == 2 or not thin.fits(images, weight):
-        return stage.map(weights, images)
-    maps = thin.convolve(images, weight, stage.stride, stage.padding)
-    return maps if stage.bias is None else maps + weights[stage.bias][:, None, None]
 
 
 @contextlib.contextmanager
