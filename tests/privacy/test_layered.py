@@ -14,7 +14,7 @@ from torch.func import functional_call
 from privset.errors import ConfigError
 from privset.methods.record_loss import record_loss
 from privset.networks import MLP, AlexNet, ConvNet, LeNet, kernels
-from privset.privacy import clipping_kernels, convolution_kernels
+from privset.privacy import clipping_kernels
 from privset.privacy.gradients import clipped_gradient_sums
 from privset.privacy.layered import LayeredLoss, Stage, _Held, _Products, record_gradients
 
@@ -262,66 +262,6 @@ def test_the_kernel_adds_up_the_rows_that_have_a_weight(dtype, count, columns, m
     found = start.to(CARD)
     _Held(rows[:, None].to(CARD)).add(weights.to(CARD), found[:, 100 : 100 + columns])
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
-def test_the_kernel_turns_what_has_channels_last(monkeypatch):
-    rows = torch.randn(5, 4, 9 * 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    weights = torch.rand(2, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    expected = (weights @ rows.flatten(1)).view(2, 4, 9, 3).transpose(2, 3).flatten(1)
-    monkeypatch.setattr(clipping_kernels, "fits", lambda _: True)
-    found = torch.zeros_like(expected, device=CARD)
-    _Held(rows.to(CARD), (3, 3, 3)).add(weights.to(CARD), found)
-    torch.testing.assert_close(found.cpu(), expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize(
-    ("channels", "outs", "size", "kernel", "stride", "padding"),
-    [
-        (1, 8, (8, 8), (3, 3), (1, 1), (1, 1)),
-        (20, 5, (9, 7), (3, 3), (1, 1), (3, 1)),
-        (3, 140, (6, 8), (3, 5), (2, 1), (1, 2)),
-        (6, 4, (4, 4), (1, 1), (1, 1), (0, 0)),
-    ],
-)
-def test_the_kernel_gives_gradients_of_a_convolution_and_the_squares_of_just_these_numbers(
-    channels, outs, size, kernel, stride, padding, last
-):
-    generator = torch.Generator().manual_seed(0)
-    given = torch.randn(3, channels, *size, generator=generator)
-    weight = torch.zeros(3 * outs, channels, *kernel, dtype=torch.float64, requires_grad=True)
-    # Each record with weights of its own, so that the gradient by these is that of each record.
-    mapped = F.conv2d(given.double().flatten(0, 1)[None], weight, None, stride, padding, groups=3)
-    slope = torch.randn(3, outs, *mapped.shape[2:], generator=generator)
-    (expected,) = torch.autograd.grad(mapped, weight, slope.double().flatten(0, 1)[None])
-    expected = expected.view(3, outs, channels, -1).transpose(2, 3).flatten(2)
-    if last:
-        given = given.contiguous(memory_format=torch.channels_last)
-    found, squares = convolution_kernels.rows(slope.to(CARD), given.to(CARD), kernel, stride, padding)
-    found, squares = found.cpu().double(), squares.cpu()
-    assert float((found - expected).norm() / expected.norm()) < (2e-3 if CARD == "cuda" else 1e-6)
-    torch.testing.assert_close(squares.sum(1), found.square().sum((1, 2)), rtol=1e-6, atol=0.0)
-
-
-@pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
-def test_the_way_of_a_graphics_card_in_single_precision_keeps_the_bound(monkeypatch):
-    network = moved(ConvNet((1, 8, 8), 3, width=4, depth=2)).to(CARD)
-    images, labels = (values.to(CARD) for values in batch((1, 8, 8), 5, dtype=torch.float32))
-    members = torch.tensor([[1, 0, 1, 1, 0], [1, 1, 0, 1, 0]]).bool()
-    expected, _ = sums(plain(network), network, images, labels, members)
-    for module in (kernels, clipping_kernels, convolution_kernels):
-        monkeypatch.setattr(module, "fits", lambda _: True)
-    loss = record_loss(network, fused=True)
-    found, _ = sums(loss, network, images, labels, members)
-    assert float((found - expected).norm() / expected.norm()) < (1e-2 if CARD == "cuda" else 1e-5)
-    images[3, 0, 0, 0] = math.nan
-    without, bad = sums(loss, network, images, labels, members)
-    assert bad == 2  # in each of the samples it is in
-    lengths = (found - without).norm(dim=1)
-    assert bool((lengths <= 0.1 * (1 + 1e-5)).all())
-    assert bool((lengths >= 0.1 * (1 - 1e-5)).all())  # such a short bound is reached
 
 
 @pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")

@@ -24,16 +24,10 @@ def fits(rows: Tensor) -> bool:
     return AVAILABLE and rows.is_cuda
 
 
-def add(rows: Tensor, weights: Tensor, totals: Tensor, order: tuple[int, int] = (1, 1)) -> None:
+def add(rows: Tensor, weights: Tensor, totals: Tensor) -> None:
     """Rows ``[n, d]``, weights ``[k, n]``: add ``weights @ rows`` to ``totals [k, d]``, in float64.
 
     A row of weight 0 is not read, so what is not finite in it goes nowhere.
-
-    Args:
-        rows: What is added up.
-        weights: How much of each row each sum has.
-        totals: Where it is added.
-        order: If (a, b), a row has ``[..., a, b]`` where the totals have ``[..., b, a]``.
     """
     (count, columns), samples = rows.shape, len(weights)
     # Long rows keep a card busy by themselves; of short ones a program takes many, or it would wait for each in turn.
@@ -46,8 +40,6 @@ def add(rows: Tensor, weights: Tensor, totals: Tensor, order: tuple[int, int] = 
             count,
             columns,
             totals.stride(0),
-            order[0],
-            order[1],
             most=triton.cdiv(count, 64) * 64,
             height=TILE // width,
             width=width,
@@ -61,17 +53,7 @@ def _jit(function: Any) -> Any:
 
 @_jit
 def _add_kernel(
-    rows,
-    weights,
-    totals,
-    count,
-    columns,
-    stride,
-    first,
-    second,
-    most: tl.constexpr,
-    height: tl.constexpr,
-    width: tl.constexpr,
+    rows, weights, totals, count, columns, stride, most: tl.constexpr, height: tl.constexpr, width: tl.constexpr
 ):
     sample = tl.program_id(1)
     column = tl.program_id(0) * width + tl.arange(0, width)
@@ -85,6 +67,5 @@ def _add_kernel(
             place = rows + row.to(tl.int64)[:, None] * columns + column[None, :]
             values = tl.load(place, mask=(weight != 0)[:, None] & inside[None, :], other=0.0)
             found += values.to(tl.float64) * weight[:, None]
-    turned = column // (first * second) * (first * second) + column % second * first + column // second % first
-    place = totals + sample.to(tl.int64) * stride + turned
+    place = totals + sample.to(tl.int64) * stride + column
     tl.store(place, tl.load(place, mask=inside, other=0.0) + tl.sum(found, axis=0), mask=inside)

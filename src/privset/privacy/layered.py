@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from privset.errors import ConfigError
-from privset.privacy import clipping_kernels, convolution_kernels
+from privset.privacy import clipping_kernels
 from privset.privacy.clipping import Totals, clip_factors
 
 Pair = tuple[int, int]
@@ -109,30 +109,23 @@ def _names(stage: Stage) -> tuple[str, ...]:
 class _Held:
     """The gradients of all records by one tensor, as they are: ``rows [n, a, b]``.
 
-    If ``last`` is (kh, kw, c), a line has the channels of a convolution's weight last, and not first. Whoever made the
-    rows may know the squared lengths of parts of them, ``[n, parts]`` in float64.
+    If ``last`` is (kh, kw, c), a line has the channels of a convolution's weight last, and not first.
     """
 
     rows: Tensor
     last: tuple[int, int, int] | None = None
-    of_parts: Tensor | None = None
 
     def squares(self) -> Tensor:
         """Squared lengths ``[n]``, float64: of each line in its own type, of lines in float64."""
-        if self.of_parts is not None:
-            return self.of_parts.sum(1)
         return torch.linalg.vector_norm(self.rows, dim=2).to(torch.float64).square().sum(1)
 
     def add(self, weights: Tensor, totals: Tensor) -> None:
         """Add to ``totals [k, a b]``, float64, the sums with ``weights [k, n]``; a weight of 0 leaves a row out."""
         rows = self.rows.flatten(1)
         if clipping_kernels.fits(rows):
-            high, wide, channels = self.last or (1, 1, 1)
-            clipping_kernels.add(rows, weights, totals, (high * wide, channels))
+            clipping_kernels.add(rows, weights, totals)
             return
-        if (
-            rows.is_cuda and self.last is None
-        ):  # where a processor would have to wait to see which are left out; 0 * NaN is NaN
+        if rows.is_cuda:  # where a processor would have to wait to see which are left out; 0 * NaN is NaN
             rows = torch.where((weights != 0).any(0)[:, None], rows, 0.0)
             totals += weights.to(torch.float64) @ rows.to(torch.float64)
             return
@@ -252,9 +245,6 @@ def _of_stage(stage: Stage, weight: Tensor, given: Tensor, slope: Tensor) -> dic
     if weight.ndim == 2:
         return {stage.weight: _Products(slope, given), **by_bias}
     kernel = (weight.shape[2], weight.shape[3])
-    if convolution_kernels.fits(slope):
-        rows, squares = convolution_kernels.rows(slope, given, kernel, stage.stride, stage.padding)
-        return {stage.weight: _Held(rows, (*kernel, given.shape[1]), squares), **by_bias}
     lines = slope.flatten(2) if slope.is_cuda else slope.permute(0, 2, 3, 1).flatten(1, 2).transpose(1, 2)
     if given.is_cuda or given.shape[1] < 8:  # so few channels side by side are not worth it
         rows = torch.bmm(lines, _patches(given, kernel, stage).transpose(1, 2))
