@@ -1,7 +1,10 @@
+import gc
+import weakref
+
 import pytest
 import torch
 
-from privset.recording import WRITTEN_STEPS, recorded
+from privset.recording import WRITTEN_STEPS, _nothing_collected, recorded
 
 CARD = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics card")
 
@@ -42,6 +45,26 @@ class Walk:
         value = loss(place)
         self.slope += torch.autograd.grad(value, place)[0]
         return value.detach()
+
+
+class Circle:
+    """Freed by a collection alone, as what refers to itself is; on a card, that of a recording ends another's making."""
+
+    def __init__(self):
+        self.itself = self
+
+
+def test_while_a_step_is_recorded_nothing_is_freed_but_by_its_own_name():
+    before = weakref.ref(Circle())
+    with _nothing_collected():
+        assert before() is None
+        during = weakref.ref(Circle())
+        kept = [[] for _ in range(10**5)]  # enough to be collected for
+        assert during() is not None
+        del kept
+    gc.collect()
+    assert during() is None
+    assert gc.isenabled()
 
 
 @CARD

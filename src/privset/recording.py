@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import gc
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -68,6 +70,19 @@ class _Recorded:
         graph, slots = torch.cuda.CUDAGraph(), [argument.contiguous().clone() for argument in arguments]
         for generator in self._generators:
             graph.register_generator_state(generator)
-        with torch.cuda.graph(graph, stream=self._stream):
+        with _nothing_collected(), torch.cuda.graph(graph, stream=self._stream):
             result = self._step(*slots)
         return graph, slots, result
+
+
+@contextlib.contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Keep objects that nobody needs any more, such as recordings of earlier runs: to free one ends what is recorded."""
+    on = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
