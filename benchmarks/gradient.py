@@ -3,7 +3,7 @@
 Beside ours: `torch.func.vmap`, the hooks and the ghost clipping of Opacus (where it is installed), and the gradient
 that nobody clips. Each takes the batch in pieces of several sizes, in turns, and its fastest turn of its best size
 counts; so a busy machine delays all of them alike. All are checked to give the same sum first. On a card all multiply
-matrices in TF32, as ours does.
+matrices in TF32.
 
     python benchmarks/gradient.py --device cuda --curves
 
@@ -185,7 +185,6 @@ def quietly() -> Iterator[None]:
 @quietly()
 def measure(batch: int, width: int, side: int, device: torch.device, *, rounds: int) -> dict[str, Any]:
     """Milliseconds of each contender, and how ours compares."""
-    torch.set_float32_matmul_precision("high")
     compared, missing = contenders(batch, width, side, device)
     # On a card a piece is the whole batch, or a memory's worth; a processor's caches like small ones.
     sizes = sorted({min(batch, size) for size in ((64, 256, 1024) if device.type == "cuda" else (8, 16, 32, batch))})
@@ -230,6 +229,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--results", type=Path, default=Path("results"))
     args = parser.parse_args()
+    torch.set_float32_matmul_precision("high")  # in TF32, as ours is on a card
     here = {"batch": args.batch, "width": args.width, "side": args.side}
     points = [here]
     if args.curves:

@@ -48,7 +48,7 @@ class Walk:
 
 
 class Circle:
-    """Freed by a collection alone, as what refers to itself is; on a card, that of a recording ends another's making."""
+    """Freed by a collection alone, as what refers to itself is; on a card, that ends the making of a recording."""
 
     def __init__(self):
         self.itself = self

@@ -77,7 +77,7 @@ class _Recorded:
 
 @contextlib.contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """Keep objects that nobody needs any more, such as recordings of earlier runs: to free one ends what is recorded."""
+    """Keep objects that nobody needs any more, such as old recordings: to free one ends what is being recorded."""
     on = gc.isenabled()
     gc.collect()
     gc.disable()
