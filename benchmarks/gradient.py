@@ -229,7 +229,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--results", type=Path, default=Path("results"))
     args = parser.parse_args()
-    torch.set_float32_matmul_precision("high")  # in TF32, as ours is on a card
+    if args.device != "cpu":
+        torch.set_float32_matmul_precision("high")  # in TF32, as ours is
     here = {"batch": args.batch, "width": args.width, "side": args.side}
     points = [here]
     if args.curves:
