@@ -302,9 +302,10 @@ def _training(network: nn.Module, images: Tensor, labels: Tensor, config: Matchi
     def step(batch: Tensor) -> Tensor:
         loss = F.cross_entropy(forward(images[batch]), labels[batch])
         slopes = torch.autograd.grad(loss, weights, allow_unused=True)  # a bias before a norm has none
-        moved = [weight for weight, slope in zip(weights, slopes, strict=True) if slope is not None]
+        moved: list[Tensor] = [weight for weight, slope in zip(weights, slopes, strict=True) if slope is not None]
+        by = [slope for slope in slopes if slope is not None]
         with torch.no_grad():  # all at once: to start an operation for each takes a card longer than to do it
-            torch._foreach_add_(moved, [slope for slope in slopes if slope is not None], alpha=-config.network_rate)
+            torch._foreach_add_(moved, by, alpha=-config.network_rate)  # type: ignore[attr-defined] - as torch.optim does
         return loss.detach()
 
     return recorded(step, images.device)
