@@ -1,6 +1,7 @@
 """What these pages show that is on file elsewhere, written by `make tables` and never by hand.
 
 - ``images/sets.png``: two synthetic sets that a study made, side by side;
+- ``images/gradients-*.svg``: how long a clipped gradient sum takes, from `results/speed`;
 - in ``reproduction.md``, between ``<!-- studies -->`` and ``<!-- end of studies -->``: every study, its command, every
   cell, and whether it is on file in ``results/``;
 - in ``methods/index.md``, between ``<!-- methods -->`` and ``<!-- end of methods -->``: every method there is.
@@ -10,12 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
+from privset.evaluation.figure import Curve, draw
 from privset.methods import METHODS, MeasuringMethod
 from privset.studies import STUDIES, Results, Study
 
@@ -23,6 +26,7 @@ ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "images" / "sets.png"
 SHOWN = ("moments/mnist-eps1-ipc10.png", "moments/fashion-mnist-eps1-ipc10.png")
 GAP = 24
+AXES = {"batch": "records of 28x28, ConvNet of width 128", "width": "width of the ConvNet, 256 records of 28x28"}
 
 _STUDIES = re.compile(r"(<!-- studies -->\n).*?(<!-- end of studies -->)", re.DOTALL)
 _CLAIMS = (
@@ -44,6 +48,28 @@ def picture(results: Path) -> bytes:
     file = io.BytesIO()
     whole.save(file, "PNG", optimize=True)
     return file.getvalue()
+
+
+def gradients(results: Path) -> dict[Path, bytes]:
+    """By their place: curves of what benchmarks/gradient.py measured on a card, along each setting that it changes."""
+    files = [json.loads(path.read_bytes()) for path in sorted((results / "speed").glob("gradient-cuda-*.json"))]
+    usual = {"batch": 256, "width": 128, "side": 28}
+    drawn = {}
+    for setting, axis in AXES.items():
+        others = {name: value for name, value in usual.items() if name != setting}
+        line = [one for one in files if others.items() <= one["settings"].items()]
+        line.sort(key=lambda one: one["settings"][setting])
+        curves = [
+            Curve(
+                name=name,
+                points=tuple((one["milliseconds"][name], 0.0) for one in line),
+                at=tuple(one["settings"][setting] for one in line),
+            )
+            for name in line[0]["milliseconds"]
+        ]
+        figure = draw(curves, title=f"Clipped gradient sum, {line[0]['device']}", axis=axis, unit="ms")
+        drawn[PICTURE.with_name(f"gradients-{setting}.svg")] = figure.svg().encode()
+    return drawn
 
 
 def studies(results: Path) -> str:
@@ -121,6 +147,7 @@ def _lines(rows: list[list[str]]) -> str:
 
 
 if __name__ == "__main__":
-    PICTURE.write_bytes(picture(ROOT / "results"))
+    for place, content in ({PICTURE: picture(ROOT / "results")} | gradients(ROOT / "results")).items():
+        place.write_bytes(content)
     for page in (ROOT / "docs" / "reproduction.md", ROOT / "docs" / "methods" / "index.md"):
         page.write_text(filled(page.read_text(encoding="utf-8"), ROOT / "results"), encoding="utf-8")

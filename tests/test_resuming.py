@@ -149,6 +149,21 @@ def test_private_noise_is_drawn_once_for_each_question(tmp_path):
     assert read(out / "ledger.jsonl")[1] == METHOD.plan(facts_for(40), BUDGET).events
 
 
+@pytest.mark.parametrize("action", [measure, generate])
+def test_a_copy_of_a_private_run_does_not_answer_beside_it(tmp_path, action):
+    def run(out, **options):
+        return action(dataset(), method=METHOD, budget=BUDGET, out=out, **options)
+
+    out, copy = tmp_path / "one", tmp_path / "other"
+    kill(lambda **options: run(out, **options), "measuring", 1)
+    shutil.copytree(folder_beside(out), folder_beside(copy))
+    shutil.copy(ledger_beside(out), ledger_beside(copy))
+    with pytest.raises(ReleaseError, match=r"other\.unfinished was moved or copied.*Move it back to .*one\.unfinished"):
+        run(copy)
+    assert not copy.exists()
+    assert verify(run(out).path).ok
+
+
 @pytest.mark.parametrize(("phase", "step"), [("measuring", 1), ("distilling", 1), ("distilling", 5), ("distilling", 8)])
 def test_generating_goes_on_where_it_was_killed(tmp_path, phase, step):
     def run(out, **options):

@@ -327,8 +327,6 @@ class _Job:
             return
         # The libraries that make noise of a key, too: another version might make other noise of it.
         identity = self.identity(command) | {"software": deciding_versions("numpy", "randomgen")} | more
-        if self.noise.seed is None:  # what is not private may be copied as often as one likes
-            identity[PLACE] = place_of(self.out)
         with Unfinished(self.out, identity) as work:
             ledger, standing, noise = go_on(
                 self.planned.budget, work.ledger, work.folder, self.noise, work.words, self.observer
@@ -356,7 +354,9 @@ class _Job:
     def identity(self, command: str) -> dict[str, Any]:
         """Everything that a run which takes this one up again must have in common with it."""
         planned = self.planned
-        return {
+        # What is not private may be copied as often as one likes.
+        place = {PLACE: place_of(self.out)} if self.noise.seed is None else {}
+        return place | {
             "command": command,
             "records": _fingerprint(self.dataset.train),
             "data": plain(dataclasses.asdict(self.dataset.facts)),

@@ -20,7 +20,7 @@ def test_list_run_and_show(call, tmp_path, monkeypatch):
     assert out.rstrip().endswith(", ... (all in --json)")
 
     # Two processes, each with a set of its own.
-    code, out, _ = call("study", "run", "smoke", "--results", tmp_path, "--jobs", 2, "--json")
+    code, out, _ = call("study", "run", "smoke", "--results", tmp_path, "--jobs", 2, "--data-dir", tmp_path, "--json")
     assert code == 0
     assert sorted(json.loads(out)["finished"]) == ["digits-eps10-ipc1.0", "digits-eps10-ipc1.1"]
 
@@ -39,6 +39,7 @@ def test_list_run_and_show(call, tmp_path, monkeypatch):
     shown = json.loads(call("study", "show", "smoke", "--results", tmp_path, "--json")[1])
     assert shown["cells"][0]["accuracy"]["mean"] > 0
     assert shown["cells"][0]["command"].startswith("privset study run smoke")
+    assert str(tmp_path) not in (tmp_path / "smoke" / "digits-eps10-ipc1.json").read_text()
     assert shown["missing"] == shown["outdated"] == []
 
 
@@ -62,7 +63,7 @@ def test_without_time_everything_is_left(call, tmp_path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("run nosuch", "there is no study 'nosuch'; there are moments, psg, psg-prior, dp-merf, real, dp-sgd"),
+        ("run nosuch", "there is no study 'nosuch'; there are moments, settings, psg, psg-prior, dp-merf, real, dp-sgd"),
         ("show nosuch", "there is no study 'nosuch'"),
         ("run smoke --cells nosuch --jobs 2", "no cell 'nosuch'; it has digits-eps10-ipc1"),
         ("run smoke --shard 3/2", "shard must be i/n"),
@@ -87,3 +88,15 @@ def test_help_names_the_actions_and_their_settings(call):
     code, out, _ = call("study", "run", "--help")
     assert code == 0
     assert "--budget-minutes" in out
+
+
+def test_show_says_what_failed_and_where_it_looks(call, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("out of luck")
+
+    _, out, _ = call("study", "show", "smoke", "--results", tmp_path / "nowhere")
+    assert "There is no folder" in out
+    monkeypatch.setattr(runner.pipeline, "generate", fail)
+    assert call("study", "run", "smoke", "--results", tmp_path)[0] == 1
+    _, out, _ = call("study", "show", "smoke", "--results", tmp_path)
+    assert out.count("failed: digits-eps10-ipc1, RuntimeError: out of luck") == 2

@@ -47,6 +47,8 @@ def test_tables_and_picture_are_those_of_the_results_on_file():
         assert made == text, f"{name_of(page)}: run `make tables`"
     assert set(marked) == {"results", "studies", "methods"}
     assert exhibits.PICTURE.read_bytes() == exhibits.picture(ROOT / "results"), "run `make tables`"
+    for place, content in exhibits.gradients(ROOT / "results").items():
+        assert place.read_bytes() == content, "run `make tables`"
 
 
 def test_every_study_is_on_the_page_about_reproduction_with_its_command():

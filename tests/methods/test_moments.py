@@ -5,7 +5,7 @@ import pytest
 import torch
 from tests.conftest import TINY, facts_for, records_for
 
-from privset.data import Records
+from privset.data import Records, facts_of
 from privset.errors import BudgetError, ConfigError
 from privset.methods import Execution, Moments, MomentsConfig, moment_matching
 from privset.methods.descent import Descent
@@ -207,3 +207,14 @@ def test_unknown_presets_are_refused():
 def test_the_light_preset_is_for_machines_without_a_graphics_card():
     assert Moments.preset_for("cpu") == "light"
     assert Moments.preset_for("cuda:1") == "standard"
+
+
+@pytest.mark.parametrize(("data", "epsilon", "told"), [("digits", 1, 39), ("digits", 10, 288), ("mnist", 1, 1608)])
+def test_a_plan_says_when_records_are_few_for_the_noise(data, epsilon, told):
+    """These are the figures in docs/guide/choosing-epsilon.md."""
+    facts = facts_of(data)
+    plan = Moments(MomentsConfig()).plan(facts, PrivacyBudget(epsilon=epsilon))
+    assert round(facts.size / 10 / plan.noise_multiplier) == told
+    assert (plan.caution is not None) == (told < 100)
+    assert (plan.caution or "").startswith("about 144 records a class are few for this budget" if told < 100 else "")
+    assert plan.to_json()["caution"] == plan.caution

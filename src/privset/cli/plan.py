@@ -69,6 +69,8 @@ def describe(planned: Plan, *, measuring: bool = False) -> str:
             lines.append(planned.claim.sentence())
     else:
         lines.append("NOT PRIVATE: epsilon is infinite, the answers carry no noise.")
+    if planned.caution is not None:
+        lines.append(f"CAUTION: {planned.caution}.")
     if planned.snapshots:
         moments = ", ".join(f"{answers:,}" for answers in planned.snapshots)
         lines.append(f"At no further cost, the set is also published as it is after {moments} answers.")

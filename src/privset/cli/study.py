@@ -94,6 +94,21 @@ def list_studies(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _command(arguments: Sequence[str]) -> str:
+    """The command for the file, without where things are on this machine.
+
+    >>> _command(["real", "--results", "/home/me/results", "--jobs", "2", "--data-dir=/data"])
+    'privset study run real --jobs 2'
+    """
+    words, place = [], False
+    for word in arguments:
+        name = word.partition("=")[0]
+        if not place and name not in ("--results", "--data-dir"):
+            words.append(word)
+        place = not place and word in ("--results", "--data-dir")
+    return shlex.join(["privset", "study", "run", *words])
+
+
 def run(arguments: Sequence[str]) -> int:
     """`privset study run NAME`; exits with 1 if anything failed."""
     parsed = parse(RunArguments, arguments, "privset study run")
@@ -115,7 +130,7 @@ def run(arguments: Sequence[str]) -> int:
                 shard=shard,
                 observer=bars,
                 data_dir=parsed.data_dir,
-                command=shlex.join(["privset", "study", "run", *arguments]),
+                command=_command(arguments),
             )
     if parsed.json:
         console.show_json(dataclasses.asdict(outcome))
@@ -205,6 +220,11 @@ def show(arguments: Sequence[str]) -> int:
     console.show(f"{chosen.name}: {chosen.what}")
     for row in rows:  # in plain lines: a table would cut the cells' names to fit the terminal
         console.show("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
+    if not parsed.results.is_dir():
+        console.show(f"There is no folder {parsed.results}: run this where results are, or say --results.")
+    for cell in chosen.cells:
+        for error in shelf.errors(cell):
+            console.show(f"failed: {cell.name}, {error}")
     begun = {name: sets for name, sets in missing.items() if not sets.startswith("0 ")}
     for name, sets in begun.items():
         console.show(f"missing: {name}, {sets} sets finished")

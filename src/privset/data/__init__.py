@@ -1,6 +1,7 @@
 """What goes in: named sets, readers for a user's own images, records, and the public facts about them."""
 
 from privset.data.loading import facts_of as facts_of
+from privset.data.loading import is_built_in as is_built_in
 from privset.data.loading import load as load
 from privset.data.named.catalogue import NamedSet as NamedSet
 from privset.data.partitions import of_classes as of_classes

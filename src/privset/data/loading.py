@@ -101,10 +101,19 @@ def facts_of(
     return _source(data, data_dir, options).outline(observer or Observer()).facts(options)
 
 
+def is_built_in(data: str) -> bool:
+    """Whether a data set comes with privset, so that no folder is looked into.
+
+    >>> is_built_in("digits"), is_built_in("mnist")
+    (True, False)
+    """
+    return data in catalogue.SETS and catalogue.named(data).form == "bundled"
+
+
 def _source(data: str | Path, data_dir: str | Path | None, options: ReadingOptions) -> Source:
     if isinstance(data, str) and data in catalogue.SETS:
         entry = catalogue.named(data)
-        if data_dir is not None and entry.form == "bundled":
+        if data_dir is not None and is_built_in(data):
             raise ConfigError(f"{data} is built in and not looked for; leave out data-dir")
         return NamedSource(named=entry, data_dir=None if data_dir is None else Path(data_dir))
     path = Path(data).expanduser()

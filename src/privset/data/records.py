@@ -68,3 +68,17 @@ class Dataset:
                 raise DataError(f"{self.facts.name}: a label is outside 0..{len(self.facts.classes) - 1}")
         if len(self.train) != self.facts.size:
             raise DataError(f"{self.facts.name}: {len(self.train)} training records, but {self.facts.size} stated")
+
+    def held_out(self, every: int = 6) -> Dataset:
+        """The training records alone, of which each ``every``-th is the test split: to choose settings by.
+
+        >>> records = Records(torch.zeros(12, 1, 8, 8, dtype=torch.uint8), torch.arange(12) % 2)
+        >>> facts = PublicFacts(
+        ...     name="toy", channels=1, height=8, width=8, classes=("a", "b"), size=12, mean=(0.5,), std=(0.5,)
+        ... )
+        >>> Dataset(facts, records, None).held_out()
+        Dataset(facts=PublicFacts(name='toy', ..., size=10, ...), train=Records(10 ...), test=Records(2 ...), reading={})
+        """
+        held = torch.arange(len(self.train)) % every == every - 1
+        train, test = (Records(self.train.images[some], self.train.labels[some]) for some in (~held, held))
+        return dataclasses.replace(self, facts=dataclasses.replace(self.facts, size=len(train)), train=train, test=test)

@@ -97,14 +97,19 @@ class Figure:
 
 
 def draw(
-    curves: Sequence[Curve], *, title: str, axis: str = "stage; test accuracy on all classes seen so far"
+    curves: Sequence[Curve],
+    *,
+    title: str,
+    axis: str = "stage; test accuracy on all classes seen so far",
+    unit: str = "%",
 ) -> Figure:
     """The curves over stages 1, 2, ... or over epsilons from 0, with whiskers of one deviation and a legend below.
 
     Args:
-        curves: All over stages, or all over epsilons.
+        curves: All over stages, or all over epsilons; values above 100 are drawn at 100.
         title: Above them.
         axis: What the axis below is.
+        unit: Of the values.
     """
     ticks = _ticks(curves)
     bounds = [value for curve in curves for mean, std in curve.points for value in (mean - std, mean + std)]
@@ -123,7 +128,7 @@ def draw(
     shapes: list[_Line | _Dot | _Text] = [_Text(x=_LEFT, y=24, text=title, size=14)]
     for tick in range(low, high + 1, step):
         shapes.append(_Line(points=((_LEFT, y(tick)), (_WIDTH - _RIGHT, y(tick))), colour=_GRID))
-        shapes.append(_Text(x=_LEFT - 8, y=y(tick) + 4, text=f"{tick} %", anchor="end"))
+        shapes.append(_Text(x=_LEFT - 8, y=y(tick) + 4, text=f"{tick} {unit}", anchor="end"))
     for place in ticks:
         shapes.append(_Text(x=x(place), y=_TOP + _PLOT + 20, text=f"{place:g}", anchor="middle"))
     middle = (_LEFT + _WIDTH - _RIGHT) / 2

@@ -102,6 +102,7 @@ class Plan:
         events: Every question that will be asked.
         spending: Bounds on epsilon for these events.
         claim: What the original analysis says they cost, where that differs; see `Claim`.
+        caution: What to know before it is paid for, if there is anything.
         snapshots: Numbers of answers after which the set is kept as it is then, the last of them all; see
             `SetMethod.with_snapshots`.
     """
@@ -114,6 +115,7 @@ class Plan:
     events: tuple[GaussianEvent, ...]
     spending: Spending
     claim: Claim | None = None
+    caution: str | None = None
     snapshots: tuple[int, ...] = ()
 
     @classmethod
@@ -143,6 +145,7 @@ class Plan:
             events=events,
             spending=spending,
             claim=method.claim(facts, events, budget.delta) if budget.private else None,
+            caution=method.caution(facts, noise_multiplier),
         )
 
     @classmethod
@@ -199,6 +202,7 @@ class Plan:
             "budget": number(self.budget.epsilon),
             "epsilon_rdp": number(self.spending.rdp),
             "epsilon_pld": number(self.spending.pld),
+            "caution": self.caution,
             "claim": self.claim and dataclasses.asdict(self.claim) | {"epsilon": number(self.claim.epsilon)},
             "events": [event.to_json() for event in self.events],
             "settings": dataclasses.asdict(self.config),
@@ -276,6 +280,10 @@ class Method(abc.ABC, Generic[Config]):
     @abc.abstractmethod
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """Calibrate the noise for these public facts; reads no record."""
+
+    def caution(self, facts: PublicFacts, noise_multiplier: float) -> str | None:  # noqa: ARG002 - for some methods
+        """What whoever pays should know about what such a plan is likely to give; from public values alone."""
+        return None
 
     def claim(
         self,

@@ -31,6 +31,9 @@ from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion, calibrate
 from privset.recording import recorded, sent
 
+_DROWNED = 100
+"""Records a class over the noise multiplier below which sets teach little, by experience."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MomentsConfig(SetConfig):
@@ -132,6 +135,16 @@ class Moments(MeasuringMethod[MomentsConfig]):
 
         noise = calibrate(events, budget, most=facts.size / len(facts.classes))
         return Plan.make(self, facts, budget, noise, events(noise))
+
+    def caution(self, facts: PublicFacts, noise_multiplier: float) -> str | None:
+        """That classes are too small for the noise, by experience."""
+        records, needed = facts.size / len(facts.classes), _DROWNED * noise_multiplier
+        if records >= needed:
+            return None
+        return (
+            f"about {records:,.0f} records a class are few for this budget, and the set is likely to teach little; "
+            f"{math.ceil(needed):,} or more would do better, or a larger epsilon, or fewer classes"
+        )
 
     def _questions(self, noise: float) -> tuple[TotalQuestion, TotalQuestion, TotalQuestion]:
         """Questions for class sizes, centres and class sums; jointly they have the noise multiplier ``noise``.

@@ -272,7 +272,7 @@ def _unaffordable(events: Iterable[GaussianEvent], budget: PrivacyBudget, noise:
     return BudgetError(
         f"{questions:,} questions cannot be paid for with epsilon {budget.epsilon:g}: each answer would carry noise "
         f"{noise:.3g} times one record's part, and only {most:.0f} records take part. Ask fewer questions, of more "
-        "records at a time, or raise epsilon; a smaller --preset may do."
+        "records at a time, or raise epsilon; a --preset that asks fewer may do."
     )
 
 

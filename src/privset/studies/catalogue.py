@@ -37,6 +37,42 @@ MOMENTS = Study(
     ),
 )
 
+_SETTINGS: dict[str, tuple[float, ...]] = {
+    "resolution": (2, 8),
+    "warp": (0.0, 2.0),
+    "centre_share": (0.05, 0.2),
+    "networks": (20, 80),
+    "image_rate": (0.02, 0.1),
+    "averaging": (0.9, 0.999),
+}
+"""By name: other values of settings of moments."""
+
+
+def _settings(changed: dict[str, float]) -> Cell:
+    return Cell(
+        name="-".join(["standard", *(f"{name}-{value:g}" for name, value in changed.items())]),
+        method="moments",
+        preset="standard",
+        data="fashion-mnist",
+        epsilon=1.0,
+        per_class=10,
+        settings=changed,
+        recipes=("paper",),
+        sets=2,
+        held_out=True,
+    )
+
+
+SETTINGS = Study(
+    name="settings",
+    what="settings of moments, one changed at a time, at epsilon 1 with 10 images a class, on training records of "
+    "Fashion-MNIST that are held out: never on its test split",
+    cells=tuple(
+        _settings(changed)
+        for changed in ({}, *({name: value} for name, values in _SETTINGS.items() for value in values))
+    ),
+)
+
 _PUBLISHED_PSG: dict[tuple[str, str, int], float] = {
     ("mnist", "1", 20): 80.9,
     ("mnist", "10", 1): 81.4,
@@ -356,7 +392,8 @@ SMOKE = Study(
 )
 
 STUDIES: dict[str, Study] = {
-    study.name: study for study in (MOMENTS, PSG, PSG_PRIOR, DP_MERF, REAL_DATA, DP_SGD, CONTINUAL, BASELINES, SMOKE)
+    study.name: study
+    for study in (MOMENTS, SETTINGS, PSG, PSG_PRIOR, DP_MERF, REAL_DATA, DP_SGD, CONTINUAL, BASELINES, SMOKE)
 }
 """By the name typed on the command line."""
 

@@ -67,6 +67,11 @@ class Results:
         """Put on file why a set could not be made."""
         write(self._error_path(cell, number), text.encode())
 
+    def errors(self, cell: Cell) -> list[str]:
+        """The last line of what went wrong with each set of the cell that could not be made."""
+        found = [self._error_path(cell, number) for number in range(cell.sets)]
+        return [path.read_text(encoding="utf-8").strip().rpartition("\n")[2] for path in found if path.exists()]
+
     def assemble(self, cell: Cell) -> None:
         """Write the cell's file if all its sets are finished, then drop them; doing so twice is harmless."""
         if self.cell(cell) is None:

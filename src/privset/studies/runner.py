@@ -161,8 +161,11 @@ class _Bench:
             OutOfTime: It is not finished by then, and goes on in the next call.
         """
         if cell.data not in self._datasets:
-            self._datasets[cell.data] = data.load(cell.data, data_dir=self._data_dir, observer=self.observer)
+            place = None if data.is_built_in(cell.data) else self._data_dir
+            self._datasets[cell.data] = data.load(cell.data, data_dir=place, observer=self.observer)
         dataset = self._datasets[cell.data]
+        if cell.held_out:
+            dataset = dataset.held_out()
         started, origin = time.perf_counter(), self._origin
         work, spent = shelf.work_folder(cell, number), 0.0
         if cell.is_real:
@@ -281,7 +284,7 @@ class _Bench:
         """
         settings = dataclasses.asdict(method.config)
         asked = frozenset((name, settings[name]) for name in method.measured_with)
-        key = (cell.method, asked, cell.data, cell.budget, number)
+        key = (cell.method, asked, cell.data, cell.held_out, cell.budget, number)
         if not folder.is_dir() and key in self._measured:
             kept, seconds = self._measured[key]
             shutil.copytree(kept, arriving := folder.with_name("arriving"), dirs_exist_ok=True)

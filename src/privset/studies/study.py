@@ -42,6 +42,8 @@ class Cell:
         networks: Networks trained on each set by each recipe.
         stages: Parties that the classes are divided among, in the published order, each with the whole budget; what is
             measured is then the accuracy on all classes after the last stage. None: one party has all.
+        held_out: Whether the test split is left alone: every sixth training record is held out and tested on instead.
+            For cells that settings are chosen by.
         snapshots: Sets along the run that are measured as well, evenly spaced, each by one network and the first
             recipe; 0 for none.
         published: The best published accuracy in percent, where there is one.
@@ -61,6 +63,7 @@ class Cell:
     sets: int = 3
     networks: int = 3
     stages: int | None = None
+    held_out: bool = False
     snapshots: int = 0
     published: float | None = None
 
@@ -131,6 +134,8 @@ class Cell:
         }
         if self.stages is not None:  # others were put on file without a word about it
             fields["stages"] = self.stages
+        if self.held_out:
+            fields["held_out"] = True
         if self.snapshots:
             fields["snapshots"] = self.snapshots
         return json.loads(json.dumps(fields))
@@ -139,7 +144,7 @@ class Cell:
         """Tells whether set ``number`` is also that of another cell, which trains other networks on it."""
         if self.is_real or self.trains or self.stages is not None:  # nothing is made that could be shared
             return f"{self.name}.{number}"
-        names = ("method", "preset", "data", "epsilon", "delta", "accountant", "per_class", "snapshots")
+        names = ("method", "preset", "data", "epsilon", "delta", "accountant", "per_class", "held_out", "snapshots")
         made = {name: getattr(self, name) for name in names} | {"settings": dict(self.settings), "seed": number}
         return json.dumps(made, sort_keys=True, default=str)
 

@@ -116,7 +116,7 @@ def steps(device: str, results: Path) -> str:
                 str(found["per_class"]),
                 *(f"{found['milliseconds'][name]:.2f} ms" for name in parts),
                 *(f"{found['steps'][name]:,}" for name in ("matching", "updates")),
-                f"{60 * hours:.0f} min",
+                f"{60 * hours:.0f} min" if hours > 1 / 30 else f"{3600 * hours:.0f} s",
                 f"{found['peak_memory_mib'] / 1024:.1f} GiB",
             ]
         )
