@@ -63,7 +63,10 @@ def test_without_time_everything_is_left(call, tmp_path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("run nosuch", "there is no study 'nosuch'; there are moments, settings, psg, psg-prior, dp-merf, real, dp-sgd"),
+        (
+            "run nosuch",
+            "there is no study 'nosuch'; there are moments, settings, psg, psg-prior, dp-merf, real, dp-sgd",
+        ),
         ("show nosuch", "there is no study 'nosuch'"),
         ("run smoke --cells nosuch --jobs 2", "no cell 'nosuch'; it has digits-eps10-ipc1"),
         ("run smoke --shard 3/2", "shard must be i/n"),

@@ -48,6 +48,12 @@ def test_the_strong_preset_asks_everyone_and_is_accounted_for_exactly():
     assert plan.noise_multiplier == pytest.approx(3.7306 * math.sqrt(config.epochs), rel=1e-4)
 
 
+def test_the_preset_for_a_convnet_has_published_settings():
+    config = DpSgd.preset("convnet", per_class=10, epsilon=10.0)
+    found = (config.network, config.batch_size, config.clip_norm, config.rate, config.momentum, config.epochs)
+    assert found == ("convnet", 1024, 0.1, 1.0, 0.9, 40)
+
+
 def test_the_paper_preset_is_what_is_published_of_it():
     config = DpSgd.preset("paper", per_class=10, epsilon=10.0)
     assert (config.network, config.batch_size, config.clip_norm) == ("convnet", 256, 0.1)
@@ -84,7 +90,7 @@ def test_plans_that_cannot_work_are_refused():
         DpSgd(DpSgdConfig(noise_multiplier=1.0)).plan(MNIST, BUDGET)
     with pytest.raises(BudgetError, match="cannot be paid for"):
         DpSgd(DpSgdConfig(epochs=1000)).plan(facts_for(40), PrivacyBudget(epsilon=0.1))
-    with pytest.raises(ConfigError, match="dp-sgd has the presets strong, paper, small"):
+    with pytest.raises(ConfigError, match="dp-sgd has the presets strong, convnet, paper, small"):
         DpSgd.preset("large", per_class=1, epsilon=1.0)
 
 

@@ -253,7 +253,7 @@ DP_SGD = Study(
         _dp_sgd(data, epsilon, preset)
         for data in ("mnist", "fashion-mnist", "cifar10")
         for epsilon in ("1", "10")
-        for preset in ("strong", "paper")
+        for preset in ("strong", "convnet", "paper")
     ),
 )
 
