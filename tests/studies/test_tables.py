@@ -65,8 +65,10 @@ def test_what_was_published_stands_beside_what_was_measured(tmp_path):
         "| --- | --- | --- | --- | --- |",
         "| mnist | 1 | `strong` |  | 97.9 ± 0.1 |",
         "| mnist | 10 | `strong` | 96.5 | not yet |",
+        "| mnist | 10 | `convnet` | 96.5 | not yet |",
         "| mnist | 10 | `paper` | 96.5 | 97.9 ± 0.1 |",
         "| fashion-mnist | 10 | `strong` | 82.9 | not yet |",
+        "| fashion-mnist | 10 | `convnet` | 82.9 | not yet |",
         "| fashion-mnist | 10 | `paper` | 82.9 | not yet |",
     ]
     one = compared("baselines/gs-wgan", tmp_path).splitlines()

@@ -99,7 +99,7 @@ def gradients(device: str, results: Path) -> str:
     for found in sorted(files, key=lambda one: [one["settings"][name] for name in ("side", "width", "batch")]):
         setting, measured = found["settings"], found["milliseconds"]
         image = f"{setting['side']}x{setting['side']}"
-        times = [f"{measured[name]:.2f} ms" if name in measured else "" for name in names]
+        times = [_milliseconds(measured[name]) if name in measured else "" for name in names]
         rows.append([str(setting["batch"]), image, str(setting["width"]), *times])
     return _markdown(rows)
 
@@ -114,7 +114,7 @@ def steps(device: str, results: Path) -> str:
         rows.append(
             [
                 str(found["per_class"]),
-                *(f"{found['milliseconds'][name]:.2f} ms" for name in parts),
+                *(_milliseconds(found["milliseconds"][name]) for name in parts),
                 *(f"{found['steps'][name]:,}" for name in ("matching", "updates")),
                 f"{60 * hours:.0f} min" if hours > 1 / 30 else f"{3600 * hours:.0f} s",
                 f"{found['peak_memory_mib'] / 1024:.1f} GiB",
@@ -130,6 +130,10 @@ def _on_file(name: str, results: Path) -> list[dict[str, Any]]:
 
 def _accuracy(found: dict[str, Any]) -> str:
     return f"{found['mean']:.1f} ± {found['std']:.1f}"
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:.2f} ms" if value < 100 else f"{value:,.0f} ms"
 
 
 def _epsilon(cell: dict[str, Any]) -> str:
