@@ -1,0 +1,27 @@
+"""Every study by name; a new one is added in a file of this folder, as data, and here."""
+
+from __future__ import annotations
+
+from privset.errors import ConfigError
+from privset.studies.catalogue.baselines import BASELINES
+from privset.studies.catalogue.ours import MOMENTS, SETTINGS, SMOKE
+from privset.studies.catalogue.paper import DP_MERF, DP_SGD, PSG, PSG_PRIOR, REAL_DATA
+from privset.studies.catalogue.parties import CONTINUAL
+from privset.studies.study import Study
+
+STUDIES: dict[str, Study] = {
+    study.name: study
+    for study in (MOMENTS, SETTINGS, PSG, PSG_PRIOR, DP_MERF, REAL_DATA, DP_SGD, CONTINUAL, BASELINES, SMOKE)
+}
+"""By the name typed on the command line."""
+
+
+def get(name: str) -> Study:
+    """The study of that name.
+
+    >>> len(get("moments").cells)
+    17
+    """
+    if name not in STUDIES:
+        raise ConfigError(f"there is no study {name!r}; there are {', '.join(STUDIES)}")
+    return STUDIES[name]

@@ -1,0 +1,90 @@
+"""Our own method, what its settings are chosen by, and two tiny sets that show that the runner works."""
+
+from __future__ import annotations
+
+from privset.studies.study import Cell, Study
+
+
+def _moments(data: str, epsilon: str, per_class: int) -> Cell:
+    return Cell(
+        name=f"{data}-eps{epsilon}-ipc{per_class}",
+        method="moments",
+        preset="standard",
+        data=data,
+        epsilon=float(epsilon),
+        per_class=per_class,
+        recipes=("paper", "long"),
+    )
+
+
+MOMENTS = Study(
+    name="moments",
+    what="moments at epsilon 1 and 10 with 10 and 50 images a class; on Fashion-MNIST, trends with epsilon and size",
+    cells=(
+        *(
+            _moments(data, epsilon, per_class)
+            for data in ("mnist", "fashion-mnist", "cifar10")
+            for epsilon in ("1", "10")
+            for per_class in (10, 50)
+        ),
+        *(_moments("fashion-mnist", "0.1", per_class) for per_class in (10, 50)),
+        *(_moments("fashion-mnist", "1", per_class) for per_class in (1, 100, 500)),
+    ),
+)
+
+_SETTINGS: dict[str, tuple[float, ...]] = {
+    "resolution": (2, 8),
+    "warp": (0.0, 2.0),
+    "centre_share": (0.05, 0.2),
+    "networks": (20, 80),
+    "image_rate": (0.02, 0.1),
+    "averaging": (0.9, 0.999),
+}
+"""By name: other values of settings of moments."""
+
+
+def _settings(changed: dict[str, float]) -> Cell:
+    return Cell(
+        name="-".join(["standard", *(f"{name}-{value:g}" for name, value in changed.items())]),
+        method="moments",
+        preset="standard",
+        data="fashion-mnist",
+        epsilon=1.0,
+        per_class=10,
+        settings=changed,
+        recipes=("paper",),
+        sets=2,
+        held_out=True,
+    )
+
+
+SETTINGS = Study(
+    name="settings",
+    what="settings of moments, one changed at a time, at epsilon 1 with 10 images a class, on training records of "
+    "Fashion-MNIST that are held out: never on its test split",
+    cells=tuple(
+        _settings(changed)
+        for changed in ({}, *({name: value} for name, values in _SETTINGS.items() for value in values))
+    ),
+)
+
+SMOKE = Study(
+    name="smoke",
+    what="two tiny sets in seconds, to see that the runner works; their accuracy means nothing",
+    cells=(
+        Cell(
+            name="digits-eps10-ipc1",
+            method="psg",
+            preset="small",
+            data="digits",
+            epsilon=10.0,
+            accountant="rdp",
+            per_class=1,
+            settings={"runs": 2, "inner_epochs": 2, "width": 8},
+            classifier="mlp",
+            recipes=("quick",),
+            sets=2,
+            networks=1,
+        ),
+    ),
+)
