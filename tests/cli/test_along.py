@@ -41,6 +41,15 @@ def test_accuracy_against_epsilon_is_shown_drawn_and_told_to_programs(call, rele
     assert "along" not in json.loads(call("evaluate", release, *HOW, "--json")[1])
 
 
+def test_what_is_not_private_does_not_say_what_it_costs(call, tmp_path):
+    out = tmp_path / "seeded"
+    assert call("generate", *RUN, "--snapshots", "3", "--noise-seed", "1", "--out", out)[0] == 0
+    _, words, _ = call("evaluate", out, *HOW, "--along")
+    assert "NOT PRIVATE: epsilon so far is what such answers would cost" in " ".join(words.split())
+    assert "costs epsilon" not in words
+    assert json.loads(call("evaluate", out, *HOW, "--along", "--json")[1])["private"] is False
+
+
 def test_the_configuration_of_the_release_asks_for_as_many(call, release, tmp_path):
     assert "\nsnapshots = 3\n" in (release / "config.toml").read_text()
     assert call("verify", release)[0] == 0

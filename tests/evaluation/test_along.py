@@ -49,3 +49,17 @@ def test_without_snapshots_or_without_privacy_there_is_no_curve(tmp_path):
     assert points[0].to_json()["epsilon"] == "inf"
     with pytest.raises(ConfigError, match="no curve to draw"):
         figure_along(points, "psg")
+
+
+def test_the_first_answers_of_several_kinds_or_too_many_have_no_cost(tmp_path):
+    certificate = generate(tmp_path / "set").certificate
+    assert certificate.epsilon_after(0) == 0.0
+    for answers in (-1, 9):
+        with pytest.raises(ReleaseError, match="this run asked 8 question"):
+            certificate.epsilon_after(answers)
+    (one,) = certificate.events
+    halves = [one.model_copy(update={"count": count}) for count in (3, 5)]
+    assert certificate.model_copy(update={"events": halves}).epsilon_after(4) == certificate.epsilon_after(4)
+    others = [one, one.model_copy(update={"noise_multiplier": 2 * one.noise_multiplier})]
+    with pytest.raises(ReleaseError, match="this run asked 8 and 8 question"):
+        certificate.model_copy(update={"events": others}).epsilon_after(4)

@@ -10,7 +10,7 @@ import pytest
 from privset.evaluation import AS_TRAINED, RECIPES, Recipe
 from privset.methods import Checkpoint
 from privset.observer import Observer
-from privset.studies import Cell, Study, get, run, runner
+from privset.studies import Cell, Results, Study, get, run, runner
 from privset.studies.pieces import OutOfTime, Piece
 
 PSG = {"runs": 2, "batches_per_step": 3, "inner_epochs": 1, "width": 4}
@@ -51,7 +51,7 @@ def stop(monkeypatch):
     def at(number):
         looks = iter(range(1, number))
 
-        def check(self):
+        def check(self, ahead=0.0):
             if next(looks, None) is None:
                 raise OutOfTime
 
@@ -178,12 +178,35 @@ def test_what_cannot_go_on_begins_anew_and_a_made_set_is_kept(tmp_path, monkeypa
     monkeypatch.setattr(runner.pipeline, "generate", None)
     monkeypatch.setattr(runner, "evaluate_release", evaluate)
     assert run(chosen, results=tmp_path).finished == ["long.0"]
+    assert found(tmp_path)["seconds"]["generate"] < 60.0  # not those of the call that was killed
+
+
+def test_a_set_is_not_trained_on_if_that_is_known_to_take_too_long(tmp_path, monkeypatch):
+    chosen = dataclasses.replace(study().cells[0], sets=2)
+    chosen = Study(name="toy", what="a test", cells=(chosen,))
+    run(chosen, results=tmp_path, shard=(0, 2))
+    path = tmp_path / "toy" / ".parts" / "long.0.json"
+    part = json.loads(path.read_text())
+    part["recipes"]["quick"]["seconds"] = 700.0
+    path.write_text(json.dumps(part))
+    monkeypatch.setattr(runner, "evaluate_release", None)
+    for _ in range(2):  # made in the first call, and there in the second
+        assert run(chosen, results=tmp_path, budget_minutes=10).left == ["long.1"]
+        assert list((tmp_path / "toy" / ".parts").glob("long.1.*/release/certificate.json"))
+
+
+def test_half_a_set_of_one_device_does_not_go_on_on_another(tmp_path):
+    cell = study().cells[0]
+    folders = [Results(tmp_path, study(), device).work_folder(cell, 0) for device in ("cpu", "cuda", "cuda:1")]
+    assert folders[0] != folders[1] == folders[2]
 
 
 def _die(out=None):
     if out is not None:
         out.parent.mkdir(parents=True)
         out.with_name("release.ledger.jsonl").write_text("what was left by a run that was killed")
+        note = next(out.parents[1].glob("long.0.*.pieces.json"))
+        note.write_text(json.dumps({"seconds": 1000.0, "commits": ["old"]}))
     raise KeyboardInterrupt
 
 

@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+from privset.studies import get
 from privset.studies.tables import compared, filled, gradients, seconds, sizes, steps, table
 
 ROOT = Path(__file__).parents[2]
@@ -57,8 +58,11 @@ def test_what_a_command_took_is_read_from_its_file(tmp_path):
 def test_what_was_published_stands_beside_what_was_measured(tmp_path):
     (tmp_path / "dp-sgd").mkdir()
     accuracy = {"mean": 97.86, "std": 0.11, "runs": []}
-    for name in ("mnist-eps1-strong", "mnist-eps10-paper"):
-        (tmp_path / "dp-sgd" / f"{name}.json").write_text(json.dumps({"accuracy": accuracy}), encoding="utf-8")
+    for cell in get("dp-sgd").choose(["mnist-eps1-strong", "mnist-eps10-paper", "fashion-mnist-eps10-paper"]):
+        found = cell.definition() | {"accuracy": accuracy, "recipes": dict.fromkeys(cell.recipes)}
+        if cell.data == "fashion-mnist":
+            found["settings"]["rate"] = 1e-9  # by another definition of the cell
+        (tmp_path / "dp-sgd" / f"{cell.name}.json").write_text(json.dumps(found), encoding="utf-8")
     lines = compared("dp-sgd", tmp_path).splitlines()
     assert lines == [
         "| data | epsilon | preset | published | measured |",
@@ -74,6 +78,7 @@ def test_what_was_published_stands_beside_what_was_measured(tmp_path):
     one = compared("baselines/gs-wgan", tmp_path).splitlines()
     assert "| mnist | 386 | `paper` | 84.9 | not yet |" in one
     assert len(one) == 2 + 4
+    assert compared("smoke", tmp_path) == ""
 
 
 def test_what_benchmarks_measured_is_read_from_their_files(tmp_path):

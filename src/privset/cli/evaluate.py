@@ -87,13 +87,14 @@ def evaluate(arguments: Sequence[str]) -> int:
         console.show_json(
             result.to_json()
             | ({"along": [point.to_json() for point in points]} if points else {})
+            | {"private": release.certificate.guarantee.private}
             | {"release": str(parsed.release), "digest": release.certificate.contents.digest}
             | {"beside": {other.trained_on: other.to_json() for other in others}}
         )
     else:
         show(result, others)
         if points:
-            show_along(points)
+            show_along(points, private=release.certificate.guarantee.private)
     return 0
 
 
@@ -145,7 +146,7 @@ def _draw(points: Sequence[Point], path: Path, name: str) -> None:
         raise ConfigError(f"{path}: the curve cannot be written ({error.strerror})") from error
 
 
-def show_along(points: Sequence[Point]) -> None:
+def show_along(points: Sequence[Point], *, private: bool) -> None:
     """Accuracy against epsilon, for a person."""
     console.show_table(
         ["answers so far", "epsilon so far", "test accuracy"],
@@ -155,6 +156,8 @@ def show_along(points: Sequence[Point]) -> None:
     console.show(
         "Epsilon so far is what the answers up to there cost. The release, with all sets along its run, costs epsilon "
         f"{rounded_up(points[-1].epsilon)}."
+        if private
+        else "NOT PRIVATE: epsilon so far is what such answers would cost if their noise were secret."
     )
 
 

@@ -102,10 +102,10 @@ def _command(arguments: Sequence[str]) -> str:
     """
     words, place = [], False
     for word in arguments:
-        name = word.partition("=")[0]
+        name = word.partition("=")[0].replace("_", "-")
         if not place and name not in ("--results", "--data-dir"):
             words.append(word)
-        place = not place and word in ("--results", "--data-dir")
+        place = not place and "=" not in word and name in ("--results", "--data-dir")
     return shlex.join(["privset", "study", "run", *words])
 
 

@@ -106,16 +106,18 @@ def draw(
     """The curves over stages 1, 2, ... or over epsilons from 0, with whiskers of one deviation and a legend below.
 
     Args:
-        curves: All over stages, or all over epsilons; values above 100 are drawn at 100.
+        curves: All over stages, or all over epsilons.
         title: Above them.
         axis: What the axis below is.
         unit: Of the values.
     """
     ticks = _ticks(curves)
     bounds = [value for curve in curves for mean, std in curve.points for value in (mean - std, mean + std)]
-    step = next(size for size in (1, 2, 5, 10, 20) if (max(bounds) - min(bounds)) / size <= 6 or size == 20)
+    sizes = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+    step = next(size for size in sizes if (max(bounds) - min(bounds)) / size <= 6 or size == sizes[-1])
     low = max(0, step * math.floor(min(bounds) / step))
-    high = max(low + step, min(100, step * math.ceil(max(bounds) / step)))
+    high = max(low + step, step * math.ceil(max(bounds) / step))
+    high = min(high, max(low + step, 100)) if unit == "%" else high
     first, last = ticks[0], max(ticks[-1], *(place for curve in curves for place in curve.places))
 
     def x(place: float) -> float:

@@ -33,7 +33,7 @@ from pydantic import Field, JsonValue, ValidationError
 
 from privset.errors import PrivsetError, ReleaseError
 from privset.facts import PublicFacts
-from privset.privacy.accounting import GaussianEvent, spend
+from privset.privacy.accounting import GaussianEvent, merge, spend
 from privset.privacy.budget import PrivacyBudget
 from privset.release.sections import (
     Claimed,
@@ -168,9 +168,12 @@ class Certificate(Document):
         Whoever published nothing but a function of these would have spent so much. Published with the rest, it is part
         of what the whole run costs.
         """
-        (event,) = self.gaussian_events()
-        first = dataclasses.replace(event, count=answers)
-        return spend([first], self.guarantee.delta).by(self.guarantee.accountant)
+        events = merge(self.gaussian_events())
+        if len(events) != 1 or not 0 <= answers <= events[0].count:
+            asked = " and ".join(f"{event.count:,}" for event in events)
+            raise ReleaseError(f"this run asked {asked} question(s), of which the first {answers:,} have no cost alone")
+        first = [dataclasses.replace(events[0], count=answers)] if answers else []
+        return spend(first, self.guarantee.delta).by(self.guarantee.accountant)
 
     @property
     def holding(self) -> Holding:

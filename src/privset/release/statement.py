@@ -101,7 +101,8 @@ def statement_of(
     """
     held = _HELD[holding].format(count=count, records=records) + f'"{data}"'
     if not private:
-        reveal = _REVEALING.get(holding, "images and its generator" if generator else "images")
+        images = "images, also those along the run," if snapshots else "images"
+        reveal = _REVEALING.get(holding, f"{images} and its generator" if generator else images)
         return " ".join(["NOT PRIVATE.", *_reasons(seeded, epsilon_budgeted, epsilon_spent), _treat(held, reveal)])
     epsilon = rounded_up(epsilon_spent)
     sentences = [

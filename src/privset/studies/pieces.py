@@ -33,14 +33,19 @@ class Piece(Observers):
         super().__init__(observer)
         self._path, self._until = note, until
         found = _read(self._path)
-        self._before, self._begun = float(found["seconds"]), time.monotonic()
+        self._before, self._begun, self._shared = float(found["seconds"]), time.monotonic(), 0.0
         self._noted = self._begun
         self.commits: list[str] = [*dict.fromkeys([*found["commits"], *([commit] if commit else [])])]
 
     @property
     def seconds(self) -> float:
         """All that was spent on the set, by this call and by earlier ones."""
-        return self._before + time.monotonic() - self._begun
+        return self._before + self._shared + time.monotonic() - self._begun
+
+    @property
+    def earlier(self) -> float:
+        """What was spent by earlier calls."""
+        return self._before
 
     def __enter__(self) -> Piece:
         self._note()
@@ -61,12 +66,18 @@ class Piece(Observers):
 
     def add(self, seconds: float) -> None:
         """Count what was spent for this set and others together."""
-        self._before += seconds
+        self._shared += seconds
         self._note()
 
-    def check(self) -> None:
-        """Raise `OutOfTime` if it is time to stop."""
-        if self._until is not None and time.monotonic() >= self._until:
+    def anew(self) -> None:
+        """Forget earlier calls: nothing of what they made is used."""
+        self._before, self._begun, self._shared = 0.0, time.monotonic(), 0.0
+        self.commits = self.commits[-1:]
+        self._note()
+
+    def check(self, ahead: float = 0.0) -> None:
+        """Raise `OutOfTime` if it is time to stop, or will be before what takes ``ahead`` seconds is done."""
+        if self._until is not None and time.monotonic() + ahead >= self._until:
             raise OutOfTime
 
     def _note(self) -> None:

@@ -27,10 +27,10 @@ NO_NOISE = "Trained on the real records themselves, without any noise: not priva
 
 
 class Results:
-    """What is on file for one study, in ``FOLDER/<study>/``."""
+    """What is on file for one study, in ``FOLDER/<study>/``; ``device`` is where sets are made now."""
 
-    def __init__(self, folder: Path, study: Study) -> None:
-        self.study = study
+    def __init__(self, folder: Path, study: Study, device: str = "cpu") -> None:
+        self.study, self._device = study, device
         self.folder = folder / study.name
         self._parts = self.folder / ".parts"
 
@@ -133,7 +133,8 @@ class Results:
 
     def work_folder(self, cell: Cell, number: int) -> Path:
         """Where a set of several stages or calls is kept until it is finished; another definition has another."""
-        made_by = [cell.definition(), versions()]  # half a set of one version does not go on with another
+        # Half a set of one version, or of one kind of device, does not go on with another.
+        made_by = [cell.definition(), versions(), self._device.partition(":")[0]]
         known = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
         return self._parts / f"{cell.name}.{number}.{known[:8]}"
 

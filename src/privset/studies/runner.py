@@ -97,7 +97,7 @@ def run(
     """
     with tempfile.TemporaryDirectory(prefix="privset-study-") as folder:
         bench = _Bench(Execution(device=device), data_dir, command, observer or Observer(), Path(folder))
-        shelf = Results(Path(results), study)
+        shelf = Results(Path(results), study, device)
         outcome = _run(jobs(study.choose(cells), shard), bench, shelf, budget_minutes)
     shelf.draw()
     return outcome
@@ -124,7 +124,8 @@ def _run(todo: list[tuple[Cell, int]], bench: _Bench, shelf: Results, budget_min
                 outcome.left.append(job)
                 continue  # sets of another cell may be shorter
             bench.observer.phase(f"{job}, {position + 1} of {len(todo)}", 0)
-            shelf.keep_part(cell, number, bench.measure(cell, number, shelf, until))
+            tested = max((sum(one["seconds"] for one in part["recipes"].values()) for part in alike), default=0.0)
+            shelf.keep_part(cell, number, bench.measure(cell, number, shelf, until, tested))
             shelf.assemble(cell)
             outcome.finished.append(job)
         except OutOfTime:
@@ -154,8 +155,17 @@ class _Bench:
         self._measured: dict[Any, tuple[Path, float]] = {}
         self._made: dict[str, tuple[Release | ClassifierRelease, float]] = {}
 
-    def measure(self, cell: Cell, number: int, shelf: Results, until: float | None = None) -> dict[str, Any]:
+    def measure(
+        self, cell: Cell, number: int, shelf: Results, until: float | None = None, tested: float = 0.0
+    ) -> dict[str, Any]:
         """Make set ``number`` of a cell and train on it by every recipe; the set itself is thrown away.
+
+        Args:
+            cell: Of which study's.
+            number: Of the set.
+            shelf: Where results, and sets that are not finished, are.
+            until: When the time is up; None for never.
+            tested: Seconds that training on a set of this cell is known to take, which cannot be stopped.
 
         Raises:
             OutOfTime: It is not finished by then, and goes on in the next call.
@@ -167,16 +177,13 @@ class _Bench:
         if cell.held_out:
             dataset = dataset.held_out()
         started, origin = time.perf_counter(), self._origin
-        work, spent = shelf.work_folder(cell, number), 0.0
-        if cell.is_real:
-            piece = None
-        else:
+        work, piece = shelf.work_folder(cell, number), None
+        if not cell.is_real:
             note, until = shelf.pieces_note(cell, number), until if in_pieces(cell) else None
             piece = Piece(note, self.observer, until=until, commit=origin["commit"])
-            spent, origin = piece.seconds, origin | {"commit": ", ".join(piece.commits) or None}
         if cell.stages is None:
             evaluations, generated = self._evaluate(
-                cell, number, dataset, shelf.folder / f"{cell.name}.png", work, piece
+                cell, number, dataset, shelf.folder / f"{cell.name}.png", work, piece, tested
             )
             found: dict[str, Any] = {
                 recipe: {"accuracies": list(one.accuracies), "seconds": one.seconds}
@@ -205,19 +212,22 @@ class _Bench:
                 generated = max(generated, round(piece.seconds - sum(one["seconds"] for one in found.values())))
             more = {"parties": [list(party) for party in course.parties]}
         any_of_them = evaluations[cell.recipes[0]]  # all have the same device and seeds
+        if piece is not None:
+            started -= piece.earlier
+            origin = origin | {"commit": ", ".join(piece.commits) or None}
         return {
             "recipes": found,
             **more,
             "network_seeds": list(any_of_them.seeds),
             "generate_seconds": generated,
-            "job_seconds": spent + time.perf_counter() - started,
+            "job_seconds": time.perf_counter() - started,
             "device": any_of_them.device,
             "device_asked": self.execution.device,
             **origin,
         }
 
     def _evaluate(
-        self, cell: Cell, number: int, dataset: Dataset, preview: Path, work: Path, piece: Piece | None
+        self, cell: Cell, number: int, dataset: Dataset, preview: Path, work: Path, piece: Piece | None, tested: float
     ) -> tuple[dict[str, Evaluation], float]:
         """What is measured by each recipe, and the seconds it took to make what is measured."""
         device = {"device": self.execution.device, "observer": self.observer}
@@ -232,6 +242,7 @@ class _Bench:
         key = cell.set_key(number)
         if key not in self._made:
             made = self._go_on(cell, number, dataset, work, piece)
+            piece.check(tested)
             self._made = {key: made}
             if number == 0 and not isinstance(made[0], ClassifierRelease):  # not of each network
                 write(preview, (made[0].path / PREVIEW_FILE).read_bytes())
@@ -256,9 +267,7 @@ class _Bench:
         with piece:
             if out.is_dir():
                 return load_published(out), piece.seconds
-            release = self._make(cell, number, dataset, out, piece)
-        piece.check()  # to train on it may take as long again
-        return release, piece.seconds
+            return self._make(cell, number, dataset, out, piece), piece.seconds
 
     def _make(self, cell: Cell, number: int, dataset: Dataset, out: Path, piece: Piece) -> Release | ClassifierRelease:
         """A set in the folder ``out``; noise is seeded, so all calls that it takes have the same."""
@@ -271,6 +280,7 @@ class _Bench:
             return pipeline.distil(source, out=out, execution=self.execution, observer=piece, **free)
         if not method.resumable:
             shutil.rmtree(out.parent, ignore_errors=True)  # what a call that was killed left of it
+            piece.anew()
         if isinstance(method, TrainingMethod):
             return pipeline.train(dataset, method=method, budget=cell.budget, out=out, **how)
         return pipeline.generate(dataset, method=method, budget=cell.budget, out=out, snapshots=cell.snapshots, **how)

@@ -62,7 +62,7 @@ def compared(name: str, results: Path) -> str:
     study = get(name)
     shelf, rows = Results(results, study), []
     for cell in study.cells:
-        found = shelf.cell(cell)
+        found = None if shelf.is_outdated(cell) else shelf.cell(cell)
         if method in ("", cell.method) and (cell.published, found) != (None, None):
             row = {
                 "data": cell.data,
@@ -74,6 +74,8 @@ def compared(name: str, results: Path) -> str:
                 "measured": "not yet" if found is None else _accuracy(found["accuracy"]),
             }
             rows.append(row)
+    if not rows:
+        return ""
     always = ("data", "published", "measured")
     columns = [column for column in rows[0] if column in always or len({row[column] for row in rows}) > 1]
     return _markdown([columns, ["---"] * len(columns), *([row[column] for column in columns] for row in rows)])
@@ -107,7 +109,7 @@ def gradients(device: str, results: Path) -> str:
 def steps(device: str, results: Path) -> str:
     """What benchmarks/psg.py measured on a device: milliseconds of each part of PSG's loop, minutes of a whole run."""
     parts = ("gradient", "matching", "update")
-    rows = [["images a class", *parts, "steps", "updates", "whole run", "memory"], ["---"] * 8]
+    rows = [["images a class", *parts, "steps", "updates", "so a whole run", "memory"], ["---"] * 8]
     files = [json.loads(path.read_bytes()) for path in (results / "speed").glob(f"psg-*-{device}.json")]
     for found in sorted(files, key=lambda one: one["per_class"]):
         hours = found["hours"]["in one go"] or found["hours"]["sum of parts"]
