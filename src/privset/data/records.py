@@ -76,8 +76,9 @@ class Dataset:
         >>> facts = PublicFacts(
         ...     name="toy", channels=1, height=8, width=8, classes=("a", "b"), size=12, mean=(0.5,), std=(0.5,)
         ... )
-        >>> Dataset(facts, records, None).held_out()
-        Dataset(facts=PublicFacts(name='toy', ..., size=10, ...), train=Records(10 ...), test=Records(2 ...), reading={})
+        >>> found = Dataset(facts, records, None).held_out()
+        >>> found.train, found.test, found.facts.size
+        (Records(10 images 1x8x8), Records(2 images 1x8x8), 10)
         """
         held = torch.arange(len(self.train)) % every == every - 1
         train, test = (Records(self.train.images[some], self.train.labels[some]) for some in (~held, held))
