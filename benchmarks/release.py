@@ -24,7 +24,7 @@ from privset.release.software import versions
 from privset.studies.results import write
 from privset.studies.runner import commit
 
-PRIVSET = [sys.executable, "-m", "privset.cli"]
+PRIVSET = [sys.executable, "-m", "privset"]
 
 
 def measure(

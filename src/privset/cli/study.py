@@ -171,7 +171,7 @@ def run_workers(parsed: RunArguments, shard: tuple[int, int]) -> Outcome:
         for number in range(parsed.jobs):
             # Every jobs-th of every count-th job.
             share = f"{index + count * number + 1}/{count * parsed.jobs}"
-            command = [sys.executable, "-m", "privset.cli", "study", "run", *words, "--shard", share]
+            command = [sys.executable, "-m", "privset", "study", "run", *words, "--shard", share]
             workers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=threads | os.environ))
         for number, worker in enumerate(workers):
             output, _ = worker.communicate()

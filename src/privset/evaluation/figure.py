@@ -1,4 +1,4 @@
-"""Accuracy against stage or epsilon as a drawing: laid out once, written as SVG and, with Pillow, as PNG."""
+"""Accuracy against stage or epsilon, or time against size, as a drawing: laid out once, written as SVG and as PNG."""
 
 from __future__ import annotations
 

@@ -108,10 +108,11 @@ class DpSgd(TrainingMethod[DpSgdConfig]):
     @classmethod
     def preset(cls, name: str, *, per_class: int, epsilon: float) -> DpSgdConfig:  # noqa: ARG003 - there is no set
         """``strong``: everyone in each step, on scattering; two of a ConvNet; ``small``: for few records."""
-        if name not in cls.presets:
+        convnets = {"convnet": DpSgdConfig.convnet, "paper": DpSgdConfig.paper}
+        presets = {"strong": DpSgdConfig, **convnets, "small": DpSgdConfig.small}
+        if name not in presets:
             raise ConfigError(f"dp-sgd has the presets {', '.join(cls.presets)}, not {name!r}")
-        known = {"convnet": DpSgdConfig.convnet, "paper": DpSgdConfig.paper, "small": DpSgdConfig.small}
-        return known.get(name, DpSgdConfig)()
+        return presets[name]()
 
     @property
     def architecture(self) -> Architecture:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import shutil
@@ -196,20 +195,21 @@ class _Bench:
                 how = {"device": self.execution.device, "observer": self.observer}
                 more["along"] = along.measured(cell, number, release, dataset, **how)
         else:
-            with piece or contextlib.nullcontext():
+            assert piece is not None  # real records have no stages
+            with piece:
                 course = courses.follow(
                     cell,
                     number,
                     dataset,
                     work,
                     execution=self.execution,
-                    observer=piece or self.observer,
+                    observer=piece,
                     tester=self.observer,
                 )
             evaluations = {recipe: several[-1] for recipe, several in course.evaluations.items()}
             found, generated = courses.measured(course), course.seconds
-            if piece is not None:  # a certificate knows of the last piece only
-                generated = max(generated, round(piece.seconds - sum(one["seconds"] for one in found.values())))
+            # A certificate knows of the last piece only.
+            generated = max(generated, round(piece.seconds - sum(one["seconds"] for one in found.values())))
             more = {"parties": [list(party) for party in course.parties]}
         any_of_them = evaluations[cell.recipes[0]]  # all have the same device and seeds
         if piece is not None:

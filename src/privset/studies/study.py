@@ -78,7 +78,6 @@ class Cell:
             raise ConfigError(f"cell {self.name}: a classifier is one network, of no set, and tested {AS_TRAINED}")
         if not self.trains and (AS_TRAINED in self.recipes or (self.per_class is None and not self.is_real)):
             raise ConfigError(f"cell {self.name}: a set has a number of images a class, and recipes to train on it")
-
         if self.snapshots and (self.stages is not None or not self.keeps_snapshots or not self.budget.private):
             raise ConfigError(
                 f"cell {self.name}: accuracy against epsilon needs a finite epsilon, one party, and a method that "

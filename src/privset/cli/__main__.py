@@ -1,7 +1,0 @@
-"""`python -m privset.cli`, for where the command is not installed."""
-
-import sys
-
-from privset.cli.main import main
-
-sys.exit(main())
