@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 
 from privset.studies import get
-from privset.studies.tables import compared, filled, gradients, seconds, sizes, steps, table
+from privset.studies.tables import changed, compared, filled, gradients, seconds, sizes, steps, table
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,6 +28,17 @@ def test_sizes_stand_side_by_side_and_each_is_the_better_recipe():
     best = max((one["accuracy"] for one in cell["recipes"].values()), key=lambda one: one["mean"])
     (line,) = [line for line in lines if line.startswith("| cifar10 | 10 |")]
     assert f"{best['mean']:.1f} ± {best['std']:.1f}" in line
+
+
+def test_a_study_of_settings_says_what_each_cell_changes():
+    lines = changed("settings", ROOT / "results").splitlines()
+    cells = get("settings").cells
+    assert len(lines) == 2 + len(cells)
+    assert lines[2].startswith("| nothing | ")
+    for line, cell in zip(lines[3:], cells[1:], strict=True):
+        ((name, value),) = cell.settings.items()
+        found = json.loads((ROOT / "results" / "settings" / f"{cell.name}.json").read_bytes())["accuracy"]
+        assert line == f"| `{name}` {value:g} | {found['mean']:.1f} ± {found['std']:.1f} | 2 x 3 |"
 
 
 def test_old_lines_are_replaced_and_the_rest_is_left_alone(tmp_path):

@@ -16,7 +16,8 @@ from privset.studies.catalogue import get
 from privset.studies.results import Results
 
 _PLACE = re.compile(
-    r"(<!-- (results|sizes|compared|seconds|gradients|steps): (\S+) -->\n).*?(<!-- end of results -->)", re.DOTALL
+    r"(<!-- (results|sizes|changed|compared|seconds|gradients|steps): (\S+) -->\n).*?(<!-- end of results -->)",
+    re.DOTALL,
 )
 
 
@@ -50,6 +51,18 @@ def sizes(name: str, results: Path) -> str:
     for data, epsilon in sorted(lines, key=lambda line: names.index(line[0])):
         measured = [found.get((data, epsilon, number)) for number in numbers]
         rows.append([data, epsilon, *("" if one is None else _accuracy(one) for one in measured)])
+    return _markdown(rows)
+
+
+def changed(name: str, results: Path) -> str:
+    """A study whose cells differ in their settings: what each changes, and the better recipe's accuracy."""
+    rows = [["changed", "accuracy", "sets x networks"], ["---"] * 3]
+    study = get(name)
+    for cell in study.cells:
+        if (found := Results(results, study).cell(cell)) is not None:
+            changes = ", ".join(f"`{setting}` {value:g}" for setting, value in cell.settings.items()) or "nothing"
+            measured = f"{len(found['seeds']['sets'])} x {found['networks']}"
+            rows.append([changes, _accuracy(found["accuracy"]), measured])
     return _markdown(rows)
 
 
@@ -151,6 +164,7 @@ def filled(text: str, results: Path) -> str:
     kinds = {
         "results": table,
         "sizes": sizes,
+        "changed": changed,
         "compared": compared,
         "seconds": seconds,
         "gradients": gradients,
