@@ -17,6 +17,9 @@ from privset.privacy.budget import Accountant, PrivacyBudget
 REAL = "real"
 """In place of a method: the real training records themselves, all of them or some of each class. Never private."""
 
+ARCHITECTURES = ("mlp", "lenet", "alexnet", "vgg11", "resnet18")
+"""What sets are also tested with, beside the ConvNet; each on the very sets that it is trained on."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell:

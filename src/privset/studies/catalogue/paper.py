@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from privset.evaluation import AS_TRAINED
-from privset.studies.study import REAL, Cell, Study
+from privset.studies.study import ARCHITECTURES, REAL, Cell, Study
 
 _PUBLISHED_PSG: dict[tuple[str, str, int], float] = {
     ("mnist", "1", 20): 80.9,
@@ -107,27 +107,38 @@ _PUBLISHED_DP_MERF: dict[tuple[str, str, int], float] = {
 """By data, epsilon and images a class, in the PSG paper; with the noise of the preset `paper`."""
 
 
-def _dp_merf(data: str, epsilon: str, per_class: int, preset: str) -> Cell:
+def _dp_merf(data: str, epsilon: str, per_class: int, preset: str, network: str = "convnet") -> Cell:
+    usual = network == "convnet"
     return Cell(
-        name=f"{data}-eps{epsilon}-ipc{per_class}-{preset}",
+        name=f"{data}-eps{epsilon}-ipc{per_class}-{preset}" + ("" if usual else f"-{network}"),
         method="dp-merf",
         preset=preset,
         data=data,
         epsilon=float(epsilon),
         per_class=per_class,
+        classifier=network,
+        networks=3 if usual else 1,
         recipes=("paper",) if per_class == 6000 else ("paper", "long"),
-        published=_PUBLISHED_DP_MERF[data, epsilon, per_class],
+        published=_PUBLISHED_DP_MERF[data, epsilon, per_class] if usual else None,
     )
 
 
 DP_MERF = Study(
     name="dp-merf",
-    what="dp-merf with the published noise and with calibrated noise, 6,000 images a class and few",
-    cells=tuple(
-        _dp_merf(data, epsilon, per_class, preset)
-        for data in ("mnist", "fashion-mnist")
-        for preset in ("paper", "standard")
-        for epsilon, per_class in (("1", 6000), ("10", 6000), ("10", 10), ("10", 20))
+    what="dp-merf with the published noise and with calibrated noise, 6,000 images a class and few; at epsilon 10 "
+    "tested with six networks",
+    cells=(
+        *(
+            _dp_merf(data, epsilon, per_class, preset)
+            for data in ("mnist", "fashion-mnist")
+            for preset in ("paper", "standard")
+            for epsilon, per_class in (("1", 6000), ("10", 6000), ("10", 10), ("10", 20))
+        ),
+        *(
+            _dp_merf(data, "10", 6000, "standard", network)
+            for data in ("mnist", "fashion-mnist")
+            for network in ARCHITECTURES
+        ),
     ),
 )
 
