@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.methods.claim import REPLACE, Claim
 from privset.methods.method import Plan, require, require_at_least_one
@@ -117,22 +117,16 @@ class DataLens(TeacherMethod[DataLensConfig]):
         "and Aggregation, CCS 2021"
     )
     config_type = DataLensConfig
-    presets = ("standard", "paper", "small")
+    presets: ClassVar = {
+        "standard": lambda per_class, epsilon: DataLensConfig.standard(per_class=per_class, epsilon=epsilon),
+        "paper": lambda per_class, epsilon: DataLensConfig.paper(per_class=per_class, epsilon=epsilon),
+        "small": lambda per_class, _: DataLensConfig.small(per_class=per_class),
+    }
+    """``standard``: calibrated noise; ``paper``: the published noise too; ``small``: a minute on a CPU."""
     claims = (
         "the published noise is claimed to cost epsilon 1 and 10 for replacing a record; proven are 0.738 and 8.5 for "
         "adding or removing one where every record is in one shard, which in the published code it is not (delta 1e-5)"
     )
-
-    @classmethod
-    def preset(cls, name: str, *, per_class: int, epsilon: float) -> DataLensConfig:
-        """``standard``: calibrated noise; ``paper``: the published noise too; ``small``: a minute on a CPU."""
-        if name == "standard":
-            return DataLensConfig.standard(per_class=per_class, epsilon=epsilon)
-        if name == "paper":
-            return DataLensConfig.paper(per_class=per_class, epsilon=epsilon)
-        if name == "small":
-            return DataLensConfig.small(per_class=per_class)
-        raise ConfigError(f"datalens has the presets {', '.join(cls.presets)}, not {name!r}")
 
     def claim(self, facts: PublicFacts, events: tuple[GaussianEvent, ...], delta: float) -> Claim:  # noqa: ARG002
         """The published accountant, for this noise: RDP of 2 k order / sigma**2 for each image."""

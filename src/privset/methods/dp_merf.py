@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from privset.errors import ConfigError
 from privset.facts import PublicFacts, pixel_range
 from privset.methods.checkpoint import Checkpoint, Stages
 from privset.methods.claim import REPLACE, Claim
@@ -105,21 +105,16 @@ class DpMerf(MeasuringMethod[DpMerfConfig]):
         "Privacy-Preserving Data Generation, AISTATS 2021"
     )
     config_type = DpMerfConfig
-    presets = ("standard", "paper")
+    presets: ClassVar = {
+        "standard": lambda per_class, _: DpMerfConfig(per_class=per_class),
+        "paper": lambda per_class, epsilon: DpMerfConfig.paper(per_class=per_class, epsilon=epsilon),
+    }
+    """``standard``: the published generator, noise calibrated to the budget; ``paper``: the published noise too."""
     measured_with = frozenset({"waves", "bandwidth", "count_share", "noise_multiplier"})
     claims = (
         "the published noise is claimed to cost epsilon 0.98 and 10 for replacing a record; proven are 0.341 and 3.78 "
         "for adding or removing one (delta 1e-5)"
     )
-
-    @classmethod
-    def preset(cls, name: str, *, per_class: int, epsilon: float) -> DpMerfConfig:
-        """``standard``: the published generator, noise calibrated to the budget; ``paper``: the published noise too."""
-        if name == "standard":
-            return DpMerfConfig(per_class=per_class)
-        if name == "paper":
-            return DpMerfConfig.paper(per_class=per_class, epsilon=epsilon)
-        raise ConfigError(f"dp-merf has the presets {', '.join(cls.presets)}, not {name!r}")
 
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """One question about everyone."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.methods.checkpoint import Stages
 from privset.methods.method import (
@@ -102,17 +102,14 @@ class DpSgd(TrainingMethod[DpSgdConfig]):
         "scattering after Tramer, Boneh: Differentially Private Learning Needs Better Features, ICLR 2021"
     )
     config_type = DpSgdConfig
-    presets = ("strong", "convnet", "paper", "small")
+    presets: ClassVar = {
+        "strong": lambda *_: DpSgdConfig(),
+        "convnet": lambda *_: DpSgdConfig.convnet(),
+        "paper": lambda *_: DpSgdConfig.paper(),
+        "small": lambda *_: DpSgdConfig.small(),
+    }
+    """``strong``: everyone in each step, on scattering; two of a ConvNet; ``small``: for few records."""
     resumable = True
-
-    @classmethod
-    def preset(cls, name: str, *, per_class: int, epsilon: float) -> DpSgdConfig:  # noqa: ARG003 - there is no set
-        """``strong``: everyone in each step, on scattering; two of a ConvNet; ``small``: for few records."""
-        convnets = {"convnet": DpSgdConfig.convnet, "paper": DpSgdConfig.paper}
-        presets = {"strong": DpSgdConfig, **convnets, "small": DpSgdConfig.small}
-        if name not in presets:
-            raise ConfigError(f"dp-sgd has the presets {', '.join(cls.presets)}, not {name!r}")
-        return presets[name]()
 
     @property
     def architecture(self) -> Architecture:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from privset.errors import ConfigError
 from privset.facts import PublicFacts, scale
 from privset.methods.checkpoint import Stages
 from privset.methods.claim import Claim, classic_epsilon
@@ -135,20 +135,14 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
         "Sinkhorn Divergence, NeurIPS 2021"
     )
     config_type = DpSinkhornConfig
-    presets = ("standard", "paper", "small")
+    presets: ClassVar = {
+        "standard": lambda per_class, _: DpSinkhornConfig(per_class=per_class, rate=1e-4, decay=True, averaging=0.9999),
+        "paper": lambda per_class, epsilon: DpSinkhornConfig.paper(per_class=per_class, epsilon=epsilon),
+        "small": lambda per_class, _: DpSinkhornConfig.small(per_class=per_class),
+    }
+    """``standard``: fewer and larger steps; ``paper``: the published ones; ``small``: minutes on a CPU."""
     resumable = True
     claims = "the published noise is claimed to cost epsilon 10; proven is 9.16, by RDP as well (delta 1e-5)"
-
-    @classmethod
-    def preset(cls, name: str, *, per_class: int, epsilon: float) -> DpSinkhornConfig:
-        """``standard``: fewer and larger steps; ``paper``: the published ones; ``small``: minutes on a CPU."""
-        if name == "standard":
-            return DpSinkhornConfig(per_class=per_class, rate=1e-4, decay=True, averaging=0.9999)
-        if name == "paper":
-            return DpSinkhornConfig.paper(per_class=per_class, epsilon=epsilon)
-        if name == "small":
-            return DpSinkhornConfig.small(per_class=per_class)
-        raise ConfigError(f"dp-sinkhorn has the presets {', '.join(cls.presets)}, not {name!r}")
 
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """A pullback question in each step, on Poisson samples of rate batch / records."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.methods.claim import REPLACE, Claim
 from privset.methods.method import Plan, require, require_at_least_one
@@ -110,23 +110,17 @@ class GPate(TeacherMethod[GPateConfig]):
         "Private Aggregation of Teacher Discriminators, NeurIPS 2021"
     )
     config_type = GPateConfig
-    presets = ("standard", "paper", "small")
+    presets: ClassVar = {
+        "standard": lambda per_class, epsilon: GPateConfig.standard(per_class=per_class, epsilon=epsilon),
+        "paper": lambda per_class, epsilon: GPateConfig.paper(per_class=per_class, epsilon=epsilon),
+        "small": lambda per_class, _: GPateConfig.small(per_class=per_class),
+    }
+    """``standard``: calibrated noise; ``paper``: the published noise too; ``small``: a minute on a CPU."""
     claims = (
         "published are epsilon 1 and 10 by an accountant that looks at the votes, so that they depend on the records; "
         "where it does not look it gives 1.32 and 11.7, for replacing a record, for what is proven to cost 0.998 and "
         "9.93 for adding or removing one (delta 1e-5)"
     )
-
-    @classmethod
-    def preset(cls, name: str, *, per_class: int, epsilon: float) -> GPateConfig:
-        """``standard``: calibrated noise; ``paper``: the published noise too; ``small``: a minute on a CPU."""
-        if name == "standard":
-            return GPateConfig.standard(per_class=per_class, epsilon=epsilon)
-        if name == "paper":
-            return GPateConfig.paper(per_class=per_class, epsilon=epsilon)
-        if name == "small":
-            return GPateConfig.small(per_class=per_class)
-        raise ConfigError(f"g-pate has the presets {', '.join(cls.presets)}, not {name!r}")
 
     def claim(self, facts: PublicFacts, events: tuple[GaussianEvent, ...], delta: float) -> Claim:  # noqa: ARG002
         """The upper end of the published accountant, where it does not look at the votes: the rest needs records."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.func import grad
 
-from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.methods.claim import REPLACE, Claim
 from privset.methods.descent import Adam
@@ -163,22 +163,16 @@ class GsWgan(SetMethod[GsWganConfig]):
         "NeurIPS 2020"
     )
     config_type = GsWganConfig
-    presets = ("standard", "paper", "small")
+    presets: ClassVar = {
+        "standard": lambda per_class, _: GsWganConfig(per_class=per_class),
+        "paper": lambda per_class, epsilon: GsWganConfig.paper(per_class=per_class, epsilon=epsilon),
+        "small": lambda per_class, _: GsWganConfig.small(per_class=per_class),
+    }
+    """``standard``: all critics are asked; ``paper``: one is, as published; ``small``: minutes on a CPU."""
     claims = (
         "the published settings are claimed to cost epsilon 9.99; proven is 386, and only if critics do not learn when "
         "they are drawn (delta 1e-5)"
     )
-
-    @classmethod
-    def preset(cls, name: str, *, per_class: int, epsilon: float) -> GsWganConfig:
-        """``standard``: all critics are asked; ``paper``: one is, as published; ``small``: minutes on a CPU."""
-        if name == "standard":
-            return GsWganConfig(per_class=per_class)
-        if name == "paper":
-            return GsWganConfig.paper(per_class=per_class, epsilon=epsilon)
-        if name == "small":
-            return GsWganConfig.small(per_class=per_class)
-        raise ConfigError(f"gs-wgan has the presets {', '.join(cls.presets)}, not {name!r}")
 
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """A pullback question in each step of the generator, to all critics or to some of them."""

@@ -255,8 +255,8 @@ class Method(abc.ABC, Generic[Config]):
     reference: ClassVar[str]
     """Where it was published."""
     config_type: ClassVar[type[MethodConfig]]
-    presets: ClassVar[tuple[str, ...]]
-    """Names that `preset` knows; `preset_for` says which is the default."""
+    presets: ClassVar[Mapping[str, Callable[[int, float], Any]]]
+    """By name: its settings, of the images a class (if it makes a set) and epsilon. `preset_for` says the default."""
     claims: ClassVar[str] = ""
     """What the original analysis claims for the published settings, and what is proven for them; "" if they agree."""
     resumable: ClassVar[bool] = False
@@ -270,12 +270,14 @@ class Method(abc.ABC, Generic[Config]):
     @classmethod
     def preset_for(cls, device: str) -> str:  # noqa: ARG003 - for methods with a preset for slower machines
         """Name of the preset that is chosen on a device when none is asked for."""
-        return cls.presets[0]
+        return next(iter(cls.presets))
 
     @classmethod
-    @abc.abstractmethod
-    def preset(cls, name: str, *, per_class: int, epsilon: float) -> MethodConfig:
+    def preset(cls, name: str, *, per_class: int, epsilon: float) -> Config:
         """The named preset's settings at this budget, and, if it makes one, for a set of this size."""
+        if name not in cls.presets:
+            raise ConfigError(f"{cls.name} has the presets {', '.join(cls.presets)}, not {name!r}")
+        return cls.presets[name](per_class, epsilon)
 
     @abc.abstractmethod
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:

@@ -12,11 +12,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.methods.checkpoint import Checkpoint, Stages
 from privset.methods.descent import Descent, Spectrum, cosine
@@ -106,7 +106,11 @@ class Moments(MeasuringMethod[MomentsConfig]):
     summary = "Noisy class means of random features, measured once; pixels optimised to match them"
     reference = "privset; after distribution matching (Zhao, Bilen: WACV 2023) with every answer noised once"
     config_type = MomentsConfig
-    presets = ("standard", "light")
+    presets: ClassVar = {
+        "standard": lambda per_class, _: MomentsConfig(per_class=per_class),
+        "light": lambda per_class, _: MomentsConfig.light(per_class=per_class),
+    }
+    """``standard``: for a GPU; ``light``: for two CPU cores."""
     measured_with = frozenset(
         {"networks", "width", "depth", "resolution", "warp", "waves", "bandwidth", "centre_share", "count_share"}
     )
@@ -115,15 +119,6 @@ class Moments(MeasuringMethod[MomentsConfig]):
     def preset_for(cls, device: str) -> str:
         """``light`` where there is no graphics card."""
         return "light" if device == "cpu" else "standard"
-
-    @classmethod
-    def preset(cls, name: str, *, per_class: int, epsilon: float) -> MomentsConfig:  # noqa: ARG003 - for other methods
-        """``standard``: for a GPU; ``light``: for two CPU cores."""
-        if name == "standard":
-            return MomentsConfig(per_class=per_class)
-        if name == "light":
-            return MomentsConfig.light(per_class=per_class)
-        raise ConfigError(f"moments has the presets {', '.join(cls.presets)}, not {name!r}")
 
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """One question for the class sizes, and for each network one for the centre and one for the class sums."""

@@ -13,14 +13,13 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor, nn
 
 from privset import networks
-from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.methods.checkpoint import Stages
 from privset.methods.matched import Matched, Pixels
@@ -255,16 +254,11 @@ class Psg(GradientMatching[PsgConfig]):
     summary = "Gradient matching on many networks, noisy Poisson-sampled gradients (the paper's method)"
     reference = "Chen, Kerkouche, Fritz: Private Set Generation with Discriminative Information, NeurIPS 2022"
     config_type = PsgConfig
-    presets = ("paper", "small")
-
-    @classmethod
-    def preset(cls, name: str, *, per_class: int, epsilon: float) -> PsgConfig:
-        """``paper``: the published settings; ``small``: a run of minutes on a CPU."""
-        if name == "paper":
-            return PsgConfig.paper(per_class=per_class, epsilon=epsilon)
-        if name == "small":
-            return PsgConfig.small(per_class=per_class)
-        raise ConfigError(f"psg has the presets {', '.join(cls.presets)}, not {name!r}")
+    presets: ClassVar = {
+        "paper": lambda per_class, epsilon: PsgConfig.paper(per_class=per_class, epsilon=epsilon),
+        "small": lambda per_class, _: PsgConfig.small(per_class=per_class),
+    }
+    """``paper``: the published settings; ``small``: a run of minutes on a CPU."""
 
     def _start(self, facts: PublicFacts, labels: Tensor, generator: torch.Generator) -> Pixels:
         config, images = self.config, torch.randn(len(labels), *facts.shape, generator=generator).to(labels.device)

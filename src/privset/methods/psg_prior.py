@@ -8,11 +8,11 @@ no other part than there, so set and generator are both free to publish.
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.methods.matched import Generated, Matched
 from privset.methods.method import Synthesis, require_generator
@@ -79,18 +79,12 @@ class PsgPrior(GradientMatching[PsgPriorConfig]):
     summary = "PSG whose images are made by a conditional generator, which is what is learned (the paper's Algorithm 2)"
     reference = "Chen, Kerkouche, Fritz: Private Set Generation with Discriminative Information, NeurIPS 2022"
     config_type = PsgPriorConfig
-    presets = ("paper", "code", "small")
-
-    @classmethod
-    def preset(cls, name: str, *, per_class: int, epsilon: float) -> PsgPriorConfig:
-        """``paper``: its table of loops; ``code``: those of the published code; ``small``: minutes on a CPU."""
-        if name == "paper":
-            return PsgPriorConfig.paper(per_class=per_class, epsilon=epsilon)
-        if name == "code":
-            return PsgPriorConfig.code_of_paper(per_class=per_class)
-        if name == "small":
-            return PsgPriorConfig.small(per_class=per_class)
-        raise ConfigError(f"psg-prior has the presets {', '.join(cls.presets)}, not {name!r}")
+    presets: ClassVar = {
+        "paper": lambda per_class, epsilon: PsgPriorConfig.paper(per_class=per_class, epsilon=epsilon),
+        "code": lambda per_class, _: PsgPriorConfig.code_of_paper(per_class=per_class),
+        "small": lambda per_class, _: PsgPriorConfig.small(per_class=per_class),
+    }
+    """``paper``: its table of loops; ``code``: those of the published code; ``small``: minutes on a CPU."""
 
     @property
     def generator_form(self) -> GeneratorForm | None:
