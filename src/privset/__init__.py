@@ -22,7 +22,7 @@ Or ask the records once, and make as many sets from the answers as you like, any
 from privset import continual
 from privset.data import Dataset, Records, facts_of
 from privset.data import load as load_data
-from privset.errors import BudgetError, ConfigError, DataError, PrivsetError, ReleaseError
+from privset.errors import BudgetError, ConfigError, DataError, InUseError, PrivsetError, ReleaseError
 from privset.evaluation import RECIPES, Evaluation, evaluate_along, evaluate_noise, evaluate_real
 from privset.evaluation import evaluate_release as evaluate
 from privset.exports import export
@@ -108,6 +108,7 @@ __all__ = [
     "Glimpse",
     "GsWgan",
     "GsWganConfig",
+    "InUseError",
     "MeasuringMethod",
     "Method",
     "MethodConfig",

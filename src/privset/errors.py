@@ -19,3 +19,7 @@ class BudgetError(PrivsetError):
 
 class ReleaseError(PrivsetError):
     """A release folder that cannot be written, read or believed."""
+
+
+class InUseError(ReleaseError):
+    """Another process is writing there now."""

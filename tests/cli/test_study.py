@@ -1,9 +1,15 @@
 """`privset study` as a user types it."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
+from privset.errors import InUseError
 from privset.studies import runner
 
 
@@ -52,6 +58,54 @@ def test_a_failure_exits_with_1_and_is_told(call, tmp_path, monkeypatch):
     assert code == 1
     assert "FAILED digits-eps10-ipc1.1: RuntimeError: out of memory" in out
     assert "2 failed" in out
+    _, out, _ = call("study", "show", "smoke", "--results", tmp_path)
+    assert "failed: digits-eps10-ipc1, RuntimeError: out of memory" in out
+    assert "not begun" not in out
+    shown = json.loads(call("study", "show", "smoke", "--results", tmp_path, "--json")[1])
+    assert shown["failed"] == {"digits-eps10-ipc1": ["RuntimeError: out of memory"] * 2}
+
+
+def is_running(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(what, seconds=60):
+    end = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="who started whom is read from /proc")
+def test_processes_that_share_the_work_end_when_the_one_that_started_them_is_killed(tmp_path):
+    command = [sys.executable, "-m", "privset", "study", "run", "smoke", "--results", tmp_path, "--jobs", "2"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as parent:
+        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+        workers = wait_until(lambda: len(found := children.read_text().split()) == 2 and found)
+        wait_until(lambda: list(tmp_path.glob("smoke/.parts/*")))  # at work
+        parent.send_signal(signal.SIGKILL)
+    wait_until(lambda: not any(map(is_running, workers)), seconds=20)
+    assert not (tmp_path / "smoke" / "digits-eps10-ipc1.json").exists()
+
+
+def test_a_set_that_another_process_is_making_is_left_to_it(call, tmp_path, monkeypatch):
+    def in_use(*_, **__):
+        raise InUseError("another process is writing")
+
+    monkeypatch.setattr(runner.pipeline, "generate", in_use)
+    code, out, _ = call("study", "run", "smoke", "--results", tmp_path)
+    assert code == 0
+    assert "0 failed, 2 left" in out
+
+
+def test_what_is_begun_is_said_to_be(call, tmp_path):
+    (tmp_path / "smoke" / ".parts" / "digits-eps10-ipc1.0.01234567").mkdir(parents=True)
+    _, out, _ = call("study", "show", "smoke", "--results", tmp_path)
+    assert "missing: digits-eps10-ipc1, 0 of 2 sets finished" in out
 
 
 def test_without_time_everything_is_left(call, tmp_path):

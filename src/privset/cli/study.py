@@ -9,6 +9,9 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
+import time
+from _thread import interrupt_main
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,7 +59,8 @@ class RunArguments:
     """Folder of the results."""
     budget_minutes: float | None = None
     """Start nothing after this time, nor what is known to take longer than what is left of it. A set whose
-    method is resumable is stopped where it is by then, and goes on in the next call."""
+    method is resumable is stopped where it is by then, and goes on in the next call. Training on a set that is made
+    is not stopped; how long that takes is known from the second set of a cell on."""
     shard: str = "1/1"
     """i/n: do the i-th of n shares of the work; the others may run elsewhere, on the same folder."""
     jobs: int = 1
@@ -112,6 +116,8 @@ def _command(arguments: Sequence[str]) -> str:
 def run(arguments: Sequence[str]) -> int:
     """`privset study run NAME`; exits with 1 if anything failed."""
     parsed = parse(RunArguments, arguments, "privset study run")
+    if os.environ.get(_WORKER):
+        end_with_parent()
     chosen = studies.get(parsed.name)
     chosen.choose(parsed.cells)  # a name that is not one is refused before any process starts
     shard = parse_shard(parsed.shard)
@@ -139,7 +145,7 @@ def run(arguments: Sequence[str]) -> int:
             console.show(f"FAILED {job}: {error}")
         console.show(
             f"{len(outcome.finished)} set(s) finished, {len(outcome.skipped)} on file already, "
-            f"{len(outcome.failed)} failed, {len(outcome.left)} left for want of time."
+            f"{len(outcome.failed)} failed, {len(outcome.left)} left for want of time, or to another process."
         )
     return 1 if outcome.failed else 0
 
@@ -156,6 +162,22 @@ def parse_shard(text: str) -> tuple[int, int]:
     return int(index) - 1, int(count)
 
 
+_WORKER = "PRIVSET_WORKER"
+"""Is set for the processes that share one's work."""
+
+
+def end_with_parent() -> None:
+    """Stop this process, as by Ctrl-C, when its standard input ends: whoever started it is gone, however that came."""
+
+    def wait() -> None:
+        os.read(0, 1)  # nothing is ever written to it
+        interrupt_main()
+        time.sleep(10)
+        os._exit(130)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def run_workers(parsed: RunArguments, shard: tuple[int, int]) -> Outcome:
     """Share this process's jobs out to ``parsed.jobs`` others, and add up what became of them."""
     index, count = shard
@@ -164,7 +186,8 @@ def run_workers(parsed: RunArguments, shard: tuple[int, int]) -> Outcome:
     words += ["--budget-minutes", str(parsed.budget_minutes)] if parsed.budget_minutes is not None else []
     words += ["--data-dir", str(parsed.data_dir)] if parsed.data_dir else []
     # Workers that each use every core wait for each other most of the time.
-    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // parsed.jobs))}
+    more = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // parsed.jobs)), _WORKER: "1"}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     workers: list[subprocess.Popen[str]] = []
     total = Outcome()
     try:
@@ -172,11 +195,12 @@ def run_workers(parsed: RunArguments, shard: tuple[int, int]) -> Outcome:
             # Every jobs-th of every count-th job.
             share = f"{index + count * number + 1}/{count * parsed.jobs}"
             command = [sys.executable, "-m", "privset", "study", "run", *words, "--shard", share]
-            workers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=threads | os.environ))
+            workers.append(subprocess.Popen(command, text=True, env=more | os.environ, **pipes))
         for number, worker in enumerate(workers):
-            output, _ = worker.communicate()
-            if worker.returncode not in (0, 1) or not output:
-                total.failed[f"worker {number + 1}"] = f"ended with code {worker.returncode}"
+            assert worker.stdout is not None
+            output, code = worker.stdout.read(), worker.wait()  # communicate() would end its standard input
+            if code not in (0, 1) or not output:
+                total.failed[f"worker {number + 1}"] = f"ended with code {code}"
                 continue
             part = Outcome(**json.loads(output))
             total.finished.extend(part.finished)
@@ -188,11 +212,11 @@ def run_workers(parsed: RunArguments, shard: tuple[int, int]) -> Outcome:
         for worker in workers:
             worker.send_signal(signal.SIGINT)
         for worker in workers:
-            try:
-                worker.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                worker.kill()
-                worker.wait()
+            with worker:  # which closes its pipes
+                try:
+                    worker.wait(timeout=10)
+                except subprocess.TimeoutExpired:
+                    worker.kill()
     return total
 
 
@@ -208,10 +232,10 @@ def show(arguments: Sequence[str]) -> int:
     found = {cell.name: result for cell in chosen.cells if (result := shelf.cell(cell)) is not None}
     missing = {cell.name: f"{len(shelf.parts(cell))} of {cell.sets}" for cell in chosen.cells if cell.name not in found}
     outdated = [cell.name for cell in chosen.cells if shelf.is_outdated(cell)]
+    failed = {cell.name: errors for cell in chosen.cells if (errors := shelf.errors(cell))}
     if parsed.json:
-        console.show_json(
-            {"study": chosen.name, "cells": list(found.values()), "missing": list(missing), "outdated": outdated}
-        )
+        words = {"missing": list(missing), "failed": failed, "outdated": outdated}
+        console.show_json({"study": chosen.name, "cells": list(found.values()), **words})
         return 0
     recipes = list(dict.fromkeys(recipe for result in found.values() for recipe in result["recipes"]))
     rows = [["cell", "epsilon", "per class", *recipes, "published", "seconds a set"]]
@@ -222,12 +246,12 @@ def show(arguments: Sequence[str]) -> int:
         console.show("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
     if not parsed.results.is_dir():
         console.show(f"There is no folder {parsed.results}: run this where results are, or say --results.")
-    for cell in chosen.cells:
-        for error in shelf.errors(cell):
-            console.show(f"failed: {cell.name}, {error}")
-    begun = {name: sets for name, sets in missing.items() if not sets.startswith("0 ")}
-    for name, sets in begun.items():
-        console.show(f"missing: {name}, {sets} sets finished")
+    for name, errors in failed.items():
+        for error in errors:
+            console.show(f"failed: {name}, {error}")
+    begun = {cell.name for cell in chosen.cells if shelf.parts(cell) or shelf.is_begun(cell)} | failed.keys()
+    for name in (name for name in missing if name in begun):
+        console.show(f"missing: {name}, {missing[name]} sets finished")
     rest = [name for name in missing if name not in begun]
     if rest:
         some = ", ".join(rest[:_NAMED]) + (", ... (all in --json)" if len(rest) > _NAMED else "")

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from privset.errors import ReleaseError
+from privset.errors import InUseError, ReleaseError
 from privset.methods import Checkpoint
 from privset.privacy.kept import write_whole
 from privset.privacy.ledger import sync_folder, unfinished
@@ -44,7 +44,8 @@ class Unfinished:
         run: What the run is, as JSON has it; one that is something else is refused.
 
     Raises:
-        ReleaseError: On entering: another process is at it, another run left its work here, or nothing can be kept.
+        InUseError: On entering: another process is at it.
+        ReleaseError: On entering: another run left its work here, or nothing can be kept.
     """
 
     def __init__(self, out: Path, run: Mapping[str, Any]) -> None:
@@ -69,7 +70,7 @@ class Unfinished:
                 f"{self.folder} cannot hold work in progress ({error.strerror}); {_ELSEWHERE}"
             ) from error
         if self._handle < 0:
-            raise ReleaseError(f"another process is writing {self.out}; wait until it is done, or {_ELSEWHERE}")
+            raise InUseError(f"another process is writing {self.out}; wait until it is done, or {_ELSEWHERE}")
         try:
             check_writable(self.out)  # again: whoever held the lock may have written it
             self._claim()

@@ -72,6 +72,10 @@ class Results:
         found = [self._error_path(cell, number) for number in range(cell.sets)]
         return [path.read_text(encoding="utf-8").strip().rpartition("\n")[2] for path in found if path.exists()]
 
+    def is_begun(self, cell: Cell) -> bool:
+        """Whether a set of the cell is being made, or was, until the time was up."""
+        return any(self._parts.glob(f"{cell.name}.[0-9]*.*/"))
+
     def assemble(self, cell: Cell) -> None:
         """Write the cell's file if all its sets are finished, then drop them; doing so twice is harmless."""
         if self.cell(cell) is None:

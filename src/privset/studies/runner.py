@@ -15,7 +15,7 @@ from typing import Any
 
 from privset import data, pipeline
 from privset.data.records import Dataset
-from privset.errors import ConfigError
+from privset.errors import ConfigError, InUseError
 from privset.evaluation import AS_TRAINED, Evaluation, evaluate_real, evaluate_release
 from privset.methods import METHODS, Execution, MeasuringMethod, TrainingMethod
 from privset.observer import Observer
@@ -40,7 +40,7 @@ class Outcome:
         finished: Made and measured now.
         skipped: Were on file already.
         failed: The error of each that could not be made; the next run tries them again.
-        left: Not started, or not finished, because the time was up.
+        left: Not started, or not finished, because the time was up or another process is making it.
     """
 
     finished: list[str] = dataclasses.field(default_factory=list)
@@ -88,7 +88,8 @@ def run(
         results: Folder that the study's folder is in.
         device: Where to compute.
         budget_minutes: No set is started after this, nor one that is known to take longer than what is left; one that
-            can be made in several calls is started, and stopped where it is by then.
+            can be made in several calls is started, and stopped where it is by then. Training on a set that is made is
+            not stopped; how long it takes is allowed for from the second set of a cell on.
         shard: Which of how many shares of the jobs, from 0.
         observer: Told about progress.
         data_dir: Where named data sets are looked for first.
@@ -127,7 +128,7 @@ def _run(todo: list[tuple[Cell, int]], bench: _Bench, shelf: Results, budget_min
             shelf.keep_part(cell, number, bench.measure(cell, number, shelf, until, tested))
             shelf.assemble(cell)
             outcome.finished.append(job)
-        except OutOfTime:
+        except (OutOfTime, InUseError):
             outcome.left.append(job)
         except Exception as error:  # whatever it was: one cell must not end a night's run
             outcome.failed[job] = f"{type(error).__name__}: {error}"
