@@ -5,7 +5,7 @@ import pytest
 import torch
 from tests.conftest import TINY, facts_for, records_for, resized, without
 
-from privset.data import Records
+from privset.data import Records, facts_of
 from privset.errors import BudgetError, ConfigError
 from privset.facts import normalise
 from privset.methods import Checkpoint, DpMerf, DpMerfConfig, Execution
@@ -240,8 +240,16 @@ def test_settings_that_cannot_work_are_refused(fields, words):
         DpMerfConfig(**fields)
 
 
+@pytest.mark.parametrize("epsilon", [1.0, 10.0])
+def test_more_waves_cost_no_more(epsilon):
+    budget, facts = PrivacyBudget(epsilon=epsilon), facts_of("mnist")
+    paper, wide = (DpMerf(DpMerf.preset(name, per_class=10, epsilon=epsilon)) for name in ("paper", "wide"))
+    assert wide.plan(facts, budget).epsilon == paper.plan(facts, budget).epsilon
+    assert wide.shapes(facts) == {"embedding_sums": (10, 10_000)}  # as in the later version of the public code
+
+
 def test_unknown_presets_and_budgets_too_small_for_the_classes_are_refused():
-    with pytest.raises(ConfigError, match="presets standard, paper"):
+    with pytest.raises(ConfigError, match="presets standard, paper, wide"):
         DpMerf.preset("large", per_class=10, epsilon=1)
     with pytest.raises(BudgetError, match="cannot be paid for"):
         DpMerf(TINY_MERF).plan(facts_for(40), PrivacyBudget(epsilon=0.05))
