@@ -56,13 +56,13 @@ def sizes(name: str, results: Path) -> str:
 
 def changed(name: str, results: Path) -> str:
     """A study whose cells differ in their settings: what each changes, and the better recipe's accuracy."""
-    rows = [["changed", "accuracy", "sets x networks"], ["---"] * 3]
+    rows = [["data", "changed", "accuracy", "sets x networks"], ["---"] * 4]
     study = get(name)
     for cell in study.cells:
         if (found := Results(results, study).cell(cell)) is not None:
             changes = ", ".join(f"`{setting}` {value:g}" for setting, value in cell.settings.items()) or "nothing"
             measured = f"{len(found['seeds']['sets'])} x {found['networks']}"
-            rows.append([changes, _accuracy(found["accuracy"]), measured])
+            rows.append([cell.data, changes, _accuracy(found["accuracy"]), measured])
     return _markdown(rows)
 
 
