@@ -181,6 +181,22 @@ def test_what_cannot_go_on_begins_anew_and_a_made_set_is_kept(tmp_path, monkeypa
     assert found(tmp_path)["seconds"]["generate"] < 60.0  # not those of the call that was killed
 
 
+@pytest.mark.parametrize("method", ["psg", "g-pate"])
+def test_a_set_is_kept_until_every_cell_that_trains_on_it_is_finished(tmp_path, monkeypatch, method):
+    settings = PSG if method == "psg" else {"steps": 2, "teachers": 10}
+    one = study(method, settings, per_class=1, recipes=("quick",)).cells[0]
+    other = dataclasses.replace(one, name="wide", classifier="lenet")
+    several = Study(name="toy", what="a test", cells=(one, other))
+    assert run(several, results=tmp_path, cells=["long"]).finished == ["long.0"]
+    parts = tmp_path / "toy" / ".parts"
+    assert list(parts.glob("long.0.*/release/certificate.json"))
+    monkeypatch.setattr(runner.pipeline, "generate", None)
+    assert run(several, results=tmp_path).finished == ["wide.0"]
+    first, second = (json.loads((tmp_path / "toy" / f"{name}.json").read_text()) for name in ("long", "wide"))
+    assert second["seconds"]["generate"] == pytest.approx(first["seconds"]["generate"], abs=1)
+    assert list(parts.iterdir()) == []
+
+
 def test_a_set_is_not_trained_on_if_that_is_known_to_take_too_long(tmp_path, monkeypatch):
     chosen = dataclasses.replace(study().cells[0], sets=2)
     chosen = Study(name="toy", what="a test", cells=(chosen,))

@@ -60,8 +60,9 @@ class Results:
         """Put the measurements of one set on file; an error of an earlier attempt is forgotten."""
         write(self._part_path(cell, number), encode(cell.definition() | {"seed": number} | measured))
         self._error_path(cell, number).unlink(missing_ok=True)
-        shutil.rmtree(self.work_folder(cell, number), ignore_errors=True)
-        self.pieces_note(cell, number).unlink(missing_ok=True)
+        if all(self.is_done(one, number) for one in self._sharing(cell, number)):
+            shutil.rmtree(self.work_folder(cell, number), ignore_errors=True)
+            self.pieces_note(cell, number).unlink(missing_ok=True)
 
     def keep_error(self, cell: Cell, number: int, text: str) -> None:
         """Put on file why a set could not be made."""
@@ -74,7 +75,7 @@ class Results:
 
     def is_begun(self, cell: Cell) -> bool:
         """Whether a set of the cell is being made, or was, until the time was up."""
-        return any(self._parts.glob(f"{cell.name}.[0-9]*.*/"))
+        return any(self._parts.glob(f"{self._sharing(cell, 0)[0].name}.[0-9]*.*/"))
 
     def assemble(self, cell: Cell) -> None:
         """Write the cell's file if all its sets are finished, then drop them; doing so twice is harmless."""
@@ -136,16 +137,22 @@ class Results:
         }
 
     def work_folder(self, cell: Cell, number: int) -> Path:
-        """Where a set of several stages or calls is kept until it is finished; another definition has another."""
+        """Where a set is kept until all cells that train on it are finished; another definition has another."""
+        first = self._sharing(cell, number)[0]
         # Half a set of one version, or of one kind of device, does not go on with another.
-        made_by = [cell.definition(), versions(), self._device.partition(":")[0]]
+        made_by = [first.definition(), versions(), self._device.partition(":")[0]]
         known = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
-        return self._parts / f"{cell.name}.{number}.{known[:8]}"
+        return self._parts / f"{first.name}.{number}.{known[:8]}"
 
     def pieces_note(self, cell: Cell, number: int) -> Path:
         """What earlier calls spent on such a set; beside its folder, which is all the set's own."""
         folder = self.work_folder(cell, number)
         return folder.with_name(f"{folder.name}.pieces.json")
+
+    def _sharing(self, cell: Cell, number: int) -> list[Cell]:
+        """The cells that train on this set, the first of which it is named after."""
+        key = cell.set_key(number)
+        return [one for one in self.study.cells if number < one.sets and one.set_key(number) == key]
 
     def _part_path(self, cell: Cell, number: int) -> Path:
         return self._parts / f"{cell.name}.{number}.json"

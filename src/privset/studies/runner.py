@@ -177,7 +177,7 @@ class _Bench:
         if cell.held_out:
             dataset = dataset.held_out()
         started, origin = time.perf_counter(), self._origin
-        work, piece = shelf.work_folder(cell, number), None
+        work, piece, at_hand = shelf.work_folder(cell, number), None, cell.set_key(number) in self._made
         if not cell.is_real:
             note, until = shelf.pieces_note(cell, number), until if in_pieces(cell) else None
             piece = Piece(note, self.observer, until=until, commit=origin["commit"])
@@ -214,7 +214,7 @@ class _Bench:
             more = {"parties": [list(party) for party in course.parties]}
         any_of_them = evaluations[cell.recipes[0]]  # all have the same device and seeds
         if piece is not None:
-            started -= piece.earlier
+            started -= 0.0 if at_hand else piece.earlier
             origin = origin | {"commit": ", ".join(piece.commits) or None}
         return {
             "recipes": found,
