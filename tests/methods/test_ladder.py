@@ -43,5 +43,5 @@ def test_the_ladder_is_the_one_on_file():
 def test_the_ladder_says_that_it_is_no_result():
     assert "not results" in LOG["note"]
     assert all("never on test records" in LOG[note] for note in ("note", "smoothness_note"))
-    light = [[row["idea"], figure(row["accuracy"]), row["taken_up"] or ""] for row in LOG["light"]]
-    assert table(["features, preset `light`", "accuracy", "taken up in"], light) in PAGE
+    light = [[row["data"], row["idea"], figure(row["accuracy"]), row["taken_up"] or ""] for row in LOG["light"]]
+    assert table(["data", "preset `light` with", "accuracy", "taken up in"], light) in PAGE
