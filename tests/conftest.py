@@ -118,7 +118,7 @@ TINY = {
     "gs-wgan": GsWganConfig(
         per_class=2,
         critics=4,
-        steps=4,
+        steps=2,
         taught=2,
         critic_steps=1,
         warm_up=1,

@@ -6,8 +6,8 @@ first question is charged.
 
 A method that measures can stop half-way: `measure` publishes the noisy statistics, `distil` makes sets from them
 without any data. All of these calls may be killed at any moment; the same call goes on where they stood. A run of
-`total` questions keeps its answers, one of other questions where it stands, its noise included; only a method that says
-it is not resumable has to be paid for again.
+`total` questions keeps its answers, one of `gradient` questions where it stands, its noise included; only a method that
+says it is not resumable has to be paid for again.
 """
 
 from __future__ import annotations

@@ -4,12 +4,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from randomgen import ChaCha
 from scipy import stats
 
 from privset.errors import ConfigError
 from privset.privacy import seeded_noise, system_noise
-from privset.privacy.noise import veiled
 
 
 @pytest.mark.parametrize("std", [0.02, 1.0, 35.0])
@@ -166,13 +164,3 @@ def test_a_source_apart_has_its_own_key_or_the_same_seed():
     assert (other.kind, other.seed) == ("seeded", 4)
     first = other.bits(5)  # from where the first one stands, which stays there
     assert np.array_equal(first, seeded.bits(5))
-
-
-@pytest.mark.parametrize("length", [0, 1, 8, 13, 4096])
-def test_what_is_veiled_twice_is_as_before_and_once_is_chacha20s_stream_over_it(length):
-    content, key = bytes(range(256)) * 16, 2**255 + 7
-    content = content[:length]
-    assert veiled(veiled(content, key), key) == content
-    words = ChaCha(key=key, rounds=20).random_raw(512).astype("<u8").tobytes()
-    assert veiled(bytes(length), key) == words[:length]
-    assert length < 8 or veiled(content, key) != veiled(content, key + 1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from privset.evaluation import AS_TRAINED, RECIPES, Recipe
-from privset.methods import METHODS, Checkpoint
+from privset.methods import Checkpoint
 from privset.observer import Observer
 from privset.studies import Cell, Results, Study, get, run, runner
 from privset.studies.pieces import OutOfTime, Piece
@@ -166,7 +166,6 @@ def test_what_is_measured_once_counts_for_each_set_made_of_it(tmp_path, monkeypa
 
 def test_what_cannot_go_on_begins_anew_and_a_made_set_is_kept(tmp_path, monkeypatch):
     chosen = study("g-pate", {"steps": 2, "teachers": 10}, per_class=1, recipes=("quick",))
-    monkeypatch.setattr(METHODS["g-pate"], "resumable", False)
     assert not runner.in_pieces(chosen.cells[0])
     generate, evaluate = runner.pipeline.generate, runner.evaluate_release
     monkeypatch.setattr(runner.pipeline, "generate", lambda *args, out, **how: _die(out))

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.func import grad
 
 from privset.facts import PublicFacts
-from privset.methods.checkpoint import Stages
 from privset.methods.claim import REPLACE, Claim
 from privset.methods.descent import Adam
 from privset.methods.drawing import drawn, glimpse
@@ -170,7 +169,6 @@ class GsWgan(SetMethod[GsWganConfig]):
         "small": lambda per_class, _: GsWganConfig.small(per_class=per_class),
     }
     """``standard``: all critics are asked; ``paper``: one is, as published; ``small``: minutes on a CPU."""
-    resumable = True
     claims = (
         "the published settings are claimed to cost epsilon 9.99; proven is 386, and only if critics do not learn when "
         "they are drawn (delta 1e-5)"
@@ -248,15 +246,14 @@ class GsWgan(SetMethod[GsWganConfig]):
         critics = curator.appoint(
             config.critics, lambda which: lessons.begin(seeds, which), batch_size=config.critic_batch_size
         )
-        curator.prepay(question, event.count)
-        stages = Stages(random, curator.checkpoint, observer)
-        own = network.state_dict()  # its norms follow what it makes, before it learns anything
-        for _ in stages.loop("warming up critics", config.warm_up, own):
+        observer.phase("warming up critics", config.warm_up)
+        for _ in range(config.warm_up):
             curator.teach(critics, lessons.learn, {"pool": pool()})
+            observer.step()
 
-        outcome = {f"average {name}": value for name, value in averages.items()}
-        changed = outcome | own | adam.tensors
-        for number in stages.loop("training a generator", event.count, changed, outcome=outcome, look=look):
+        curator.prepay(question, event.count)
+        observer.phase("training a generator", event.count)
+        for number in range(event.count):
             # In turn: whom the next question is put to is a secret, and what they have learned must not tell it.
             first = number * config.taught
             turn = torch.arange(first, first + config.taught) % config.critics
@@ -274,6 +271,8 @@ class GsWgan(SetMethod[GsWganConfig]):
             kept = min(config.averaging, (1 + number) / (10 + number))
             for name, value in network.state_dict().items():
                 averages[name].lerp_(value, 1 - kept)
+            observer.step()
+            observer.show(look)
         network.load_state_dict(averages)
         network.eval()
         labels = torch.arange(classes).repeat_interleave(config.per_class)

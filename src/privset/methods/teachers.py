@@ -22,7 +22,6 @@ from torch.func import grad
 
 from privset.errors import BudgetError
 from privset.facts import PublicFacts, scale
-from privset.methods.checkpoint import Stages
 from privset.methods.descent import Adam
 from privset.methods.drawing import drawn, glimpse
 from privset.methods.method import (
@@ -124,8 +123,6 @@ Moves = Callable[[Tensor, Tensor], Tensor]
 class TeacherMethod(SetMethod[Config]):
     """A generator trained by what teachers on disjoint shards vote for."""
 
-    resumable = True
-
     @abc.abstractmethod
     def _questions(self, facts: PublicFacts, noise: float) -> tuple[VotesQuestion, ...]:
         """What one step asks, with noise of ``noise`` times its sensitivity in the first question."""
@@ -215,11 +212,12 @@ class TeacherMethod(SetMethod[Config]):
 
         for question in self._questions(facts, plan.noise_multiplier):
             curator.prepay(question, steps)
-        stages = Stages(random, curator.checkpoint, observer)
-        outcome = generator.state_dict()  # its norms follow what it makes, before it learns anything
-        for _ in stages.loop("teaching teachers", config.pretraining, outcome):
+        observer.phase("teaching teachers", config.pretraining)
+        for _ in range(config.pretraining):
             teach()
-        for _ in stages.loop("training a generator", steps, outcome | adam.tensors, outcome=outcome, look=look):
+            observer.step()
+        observer.phase("training a generator", steps)
+        for _ in range(steps):
             for _ in range(config.teacher_steps):
                 teach()
             labels = asked_classes(config.images, classes, random)
@@ -229,6 +227,8 @@ class TeacherMethod(SetMethod[Config]):
             adam.step(torch.autograd.grad((target - pixels).square().sum(), weights))
             for _ in range(config.generator_steps - 1):  # of an answer that is paid for
                 adam.step(torch.autograd.grad((target - generator(asked)).square().sum(), weights))
+            observer.step()
+            observer.show(look)
         labels = torch.arange(classes).repeat_interleave(config.per_class)
         network = settled(generator, random)
         trained = TrainedGenerator.of(self._form, network) if config.publish_generator else None

@@ -77,10 +77,8 @@ class Curator:
         self._answer_gradient, self._answer_total, self._remember = summing(
             images, labels, facts, noise, device, chunk, tally, kept
         )
-        guardian = Guardian(images, labels, facts, noise, chunk, None if standing is None else standing.secrets())
-        self._appoint, self._teach, kept_wards = keeping(guardian)
-        if standing is not None:
-            standing.accompany(kept_wards)
+        guardian = Guardian(images, labels, facts, noise, chunk)
+        self._appoint, self._teach = keeping(guardian)
         self._check_votes, self._answer_votes = answering(guardian, noise, tally)
         self._answer_pullback = pulling(images, labels, facts, noise, tally)
         self._check_pullback_by, self._answer_pullback_by = pulling_by_wards(guardian, noise, tally)
@@ -90,7 +88,7 @@ class Curator:
         """Where a method keeps its state between two questions; it goes on from the one that is there.
 
         The state must be made of answers and public values alone, of every answer given so far, and hold all that the
-        questions to come depend on; but for wards, which are kept with it and come back when they are appointed.
+        questions to come depend on.
         """
         return self._standing or Checkpoint()
 

@@ -120,13 +120,6 @@ def _hashed(seed: int) -> bytes:
     return hashlib.sha256(b"privset: noise on a device\0" + seed.to_bytes(32, "little")).digest()
 
 
-def veiled(content: bytes, key: int) -> bytes:
-    """Bytes under a key of 256 bits that is used for nothing else: ChaCha20's stream over them; twice is as before."""
-    stream = ChaCha(key=key, rounds=20)  # pyright: ignore[reportArgumentType]
-    words = np.asarray(stream.random_raw(-(-len(content) // 8)), dtype="<u8")
-    return (np.frombuffer(content, np.uint8) ^ words.view(np.uint8)[: len(content)]).tobytes()
-
-
 def system_noise() -> NoiseSource:
     """A fresh secret stream from the operating system's entropy: the only source a release may use."""
     return NoiseSource()

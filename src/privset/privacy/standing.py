@@ -1,4 +1,4 @@
-"""Where a run that asks as it goes stands, so that it can be stopped and taken up again.
+"""Where a run of gradient questions stands, so that it can be stopped and taken up again.
 
 Its answers are too many and too large to be kept. What is kept, every few seconds, is the method's own state (made of
 noisy answers and public values), how many answers it is made of, and the position of the noise stream. A run that is
@@ -8,9 +8,6 @@ becomes of it where arithmetic does not repeat itself, as on a graphics card.
 
 The position holds the key of the noise. It is the data holder's secret, like the records: a file for its owner's eyes,
 which is never part of a release, and is overwritten before it is deleted.
-
-Networks that looked at records without noise (`wards`) are kept beside it, in cipher: under a key that is new at every
-point, and in the secret file alone. With that file they are gone.
 """
 
 from __future__ import annotations
@@ -20,8 +17,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import secrets
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,11 +26,10 @@ from privset.privacy.accounting import GaussianEvent
 from privset.privacy.budget import PrivacyBudget
 from privset.privacy.kept import write_whole
 from privset.privacy.ledger import Ledger, sync_folder
-from privset.privacy.noise import NoiseSource, veiled
+from privset.privacy.noise import NoiseSource
 
 SECRET = "noise.secret"
 _STATES = "standing-*.safetensors"
-_WARDS = "wards-*.cipher"
 _AMENDS = (
     "put back what was there, all of it: questions that were answered before would get other answers, and those would "
     "not be paid for. If it is lost, choose another --out and count what this run charged in addition"
@@ -84,8 +78,6 @@ class Standing(Checkpoint):
         self._folder, self._noise, self._run = folder, noise, _sha256(run.encode())
         self._used: dict[GaussianEvent, int] = {}
         self._digest: str | None = None
-        self._wards: tuple[str, int] | None = None  # digest and key of their cipher
-        self._keep_wards: Callable[[], bytes] = bytes
         for partial in folder.glob(f".{SECRET}.*.partial"):
             erase(partial)
         self.is_new = not (folder / SECRET).exists()
@@ -95,7 +87,9 @@ class Standing(Checkpoint):
             self._take_up(json.loads((folder / SECRET).read_bytes()))
         except (OSError, KeyError, TypeError, ValueError, ConfigError, BudgetError) as error:
             raise BudgetError(f"{folder / SECRET}: cannot be taken up ({error}); {_AMENDS}") from error
-        self._tidy()
+        for path in folder.glob(_STATES):
+            if self._digest is None or path.name != _name(self._digest):
+                path.unlink()
 
     def begin(self) -> None:
         """Make where the noise starts durable, before anything is charged."""
@@ -115,63 +109,36 @@ class Standing(Checkpoint):
         """Count answers that are about to be given."""
         self._used[single] = self._used.get(single, 0) + count
 
-    def accompany(self, keep_wards: Callable[[], bytes]) -> None:
-        """Keep with every state also what this gives then: private, for `secrets` alone; b"" if there is nothing."""
-        self._keep_wards = keep_wards
-
-    def secrets(self) -> bytes | None:
-        """What was kept with the last state and is private; for the curator.
-
-        Raises:
-            BudgetError: It was changed, or is missing.
-        """
-        if self._wards is None:
-            return None
-        digest, key = self._wards
-        return veiled(self._read(self._folder / _name(_WARDS, digest), digest), key)
-
     def load(self) -> bytes | None:
         """The state that was kept last, if it is what it was.
 
         Raises:
             BudgetError: It was changed, or is missing.
         """
-        return None if self._digest is None else self._read(self._folder / _name(_STATES, self._digest), self._digest)
+        if self._digest is None:
+            return None
+        path = self._folder / _name(self._digest)
+        try:
+            state = path.read_bytes()
+        except OSError as error:
+            raise BudgetError(f"{path}: where the run stood cannot be read ({error.strerror}); {_AMENDS}") from error
+        if _sha256(state) != self._digest:
+            raise BudgetError(f"{path}: where the run stood was changed; {_AMENDS}")
+        return state
 
     def save(self, state: bytes) -> None:
         """Keep the state of a method that has seen all answers given so far, and the noise after them."""
-        self._digest = _sha256(state)
+        last, self._digest = self._digest, _sha256(state)
         try:
-            write_whole(self._folder / _name(_STATES, self._digest), state)
-            if wards := self._keep_wards():
-                key = secrets.randbits(256)
-                cipher = veiled(wards, key)
-                self._wards = _sha256(cipher), key
-                write_whole(self._folder / _name(_WARDS, self._wards[0]), cipher)
+            write_whole(self._folder / _name(self._digest), state)
             self._write()
-            self._tidy()
+            if last not in (None, self._digest):
+                (self._folder / _name(last)).unlink(missing_ok=True)
         except OSError as error:
             raise BudgetError(
                 f"{self._folder}: where the run stands cannot be kept ({error.strerror}); mend that and run the same "
                 "command again, which goes on from the last point that could"
             ) from error
-
-    def _read(self, path: Path, digest: str) -> bytes:
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise BudgetError(f"{path}: where the run stood cannot be read ({error.strerror}); {_AMENDS}") from error
-        if _sha256(content) != digest:
-            raise BudgetError(f"{path}: where the run stood was changed; {_AMENDS}")
-        return content
-
-    def _tidy(self) -> None:
-        """Delete what no point on file names."""
-        named = {_STATES: self._digest, _WARDS: None if self._wards is None else self._wards[0]}
-        for pattern, digest in named.items():
-            for path in self._folder.glob(pattern):
-                if digest is None or path.name != _name(pattern, digest):
-                    path.unlink()
 
     def _write(self) -> None:
         """Replace the secret as a whole, and overwrite the last one: it has the key too."""
@@ -185,8 +152,7 @@ class Standing(Checkpoint):
 
     def _content(self) -> dict[str, Any]:
         used = [dataclasses.asdict(event) | {"count": count} for event, count in self._used.items()]
-        found = {"run": self._run, "answered": used, "state": self._digest, "noise": self._noise.state()}
-        return found if self._wards is None else found | {"wards": list(self._wards)}
+        return {"run": self._run, "answered": used, "state": self._digest, "noise": self._noise.state()}
 
     def _take_up(self, content: dict[str, Any]) -> None:
         check = content.pop("check")
@@ -198,9 +164,6 @@ class Standing(Checkpoint):
             event = GaussianEvent(**line)
             self._used[dataclasses.replace(event, count=1)] = event.count
         self._digest = content["state"]
-        if "wards" in content:
-            digest, key = content["wards"]
-            self._wards = str(digest), int(key)
         self._noise.restore(content["noise"])
 
 
@@ -265,5 +228,5 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _name(pattern: str, digest: str) -> str:
-    return pattern.replace("*", digest[:16])
+def _name(digest: str) -> str:
+    return _STATES.replace("*", digest[:16])

@@ -18,7 +18,6 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 
-import safetensors.torch
 import torch
 from torch import Tensor
 from torch.func import vmap
@@ -80,21 +79,13 @@ class Guardian:
         facts: What is public about them.
         noise: Where shards and the wards' own random numbers come from.
         chunk: Images looked at together (memory and speed alone); None chooses.
-        earlier: What `kept` gave when a run that is taken up again stood where it goes on; None for a new one.
     """
 
     def __init__(
-        self,
-        images: Tensor,
-        labels: Tensor,
-        facts: PublicFacts,
-        noise: NoiseSource,
-        chunk: int | None,
-        earlier: bytes | None = None,
+        self, images: Tensor, labels: Tensor, facts: PublicFacts, noise: NoiseSource, chunk: int | None
     ) -> None:
         self._images, self._labels, self._facts, self._noise, self._chunk = images, labels, facts, noise, chunk
         self._households: dict[Wards, _Household] = {}
-        self._earlier = {} if earlier is None else safetensors.torch.load(earlier)
 
     def appoint(self, count: int, begin: Begin, batch_size: int) -> Wards:
         """Put every record into one of ``count`` shards and begin a ward for each, whether or not it is empty.
@@ -103,15 +94,12 @@ class Guardian:
         """
         if count < 1 or batch_size < 1:
             raise ConfigError(f"appoint at least one ward, of at least one record a step, not {count} and {batch_size}")
-        wards = Wards(count, batch_size)
-        if (again := self._taken_up(begin)) is not None:
-            self._households[wards] = again
-            return wards
         random = torch.Generator().manual_seed(int(self._noise.bits(1)[0]) >> 1)
         shard = torch.from_numpy(self._noise.integers(count, len(self._labels)))
         sizes = torch.bincount(shard, minlength=count)
         device = self._images.device
         states: State = {}
+        wards = Wards(count, batch_size)
         step = self._at_once(wards)  # once: what a card has free changes as states take their place
         for part in range(0, count, step):
             numbers = range(part, min(part + step, count))
@@ -169,30 +157,6 @@ class Guardian:
         begun = {name: value.detach().to(device) for name, value in self._of(wards).begin(range(1)).items()}
         with torch.no_grad(), self._dice(self._of(wards)):
             return vmap(lambda state: say(state, public), randomness="different")(begun)
-
-    def kept(self) -> bytes:
-        """All that wards are, for a run that goes on: private, for the data holder's eyes; b"" if there are none."""
-        if not self._households:
-            return b""
-        all_of_them: State = {}
-        for number, household in enumerate(self._households.values()):
-            own = {"order": household.order, "starts": household.starts, "sizes": household.sizes}
-            own |= {"random": household.random.get_state()}
-            own |= {f"state {name}": value for name, value in household.states.items()}
-            all_of_them |= {f"{number}/{name}": value.cpu().clone().contiguous() for name, value in own.items()}
-        return safetensors.torch.save(all_of_them)
-
-    def _taken_up(self, begin: Begin) -> _Household | None:
-        """The next household of a run that is taken up again: methods appoint in the same order each time."""
-        start = f"{len(self._households)}/"
-        own = {name.removeprefix(start): self._earlier.pop(name) for name in [*self._earlier] if name.startswith(start)}
-        if not own:
-            return None
-        random = torch.Generator()
-        random.set_state(own.pop("random"))
-        shards = {name: own.pop(name) for name in ("order", "starts", "sizes")}
-        states = {name.removeprefix("state "): value.to(self._images.device) for name, value in own.items()}
-        return _Household(**shards, states=states, begin=begin, random=random)
 
     def _of(self, wards: Wards) -> _Household:
         if wards not in self._households:
@@ -263,12 +227,9 @@ def places(sizes: Tensor, dice: Tensor) -> Tensor:
 
 def keeping(
     guardian: Guardian,
-) -> tuple[
-    Callable[[int, Begin, int], Wards], Callable[[Wards, Learn, Public, Tensor | None], None], Callable[[], bytes]
-]:
-    """The functions that appoint, teach and keep: closures, since a bound method would show whose it is."""
+) -> tuple[Callable[[int, Begin, int], Wards], Callable[[Wards, Learn, Public, Tensor | None], None]]:
+    """The functions that appoint and teach: closures, since a bound method would show whose it is."""
     return (
         lambda count, begin, batch_size: guardian.appoint(count, begin, batch_size),
         lambda wards, learn, public, which: guardian.teach(wards, learn, public, which),
-        lambda: guardian.kept(),
     )
