@@ -211,6 +211,7 @@ def test_what_a_kill_leaves_between_two_files_goes(tmp_path):
     run.keep()
     (tmp_path / "standing-0123456789abcdef.safetensors").write_bytes(b"of a process that was killed just then")
     (tmp_path / f".{SECRET}.00000000.partial").write_bytes(b"{")
+    (tmp_path / ".standing-0123456789abcdef.safetensors.00000000.partial").write_bytes(b"half")
     assert Run(tmp_path).step == 1
     assert len(list(tmp_path.glob("standing-*"))) == 1
     assert not list(tmp_path.glob(".*"))

@@ -80,6 +80,8 @@ class Standing(Checkpoint):
         self._digest: str | None = None
         for partial in folder.glob(f".{SECRET}.*.partial"):
             erase(partial)
+        for partial in folder.glob(f".{_STATES}.*.partial"):  # a state that a kill cut short
+            partial.unlink()
         self.is_new = not (folder / SECRET).exists()
         if self.is_new:
             return
