@@ -49,11 +49,15 @@ def test_list_run_and_show(call, tmp_path, monkeypatch):
     assert shown["missing"] == shown["outdated"] == []
 
 
-def test_a_failure_exits_with_1_and_is_told(call, tmp_path, monkeypatch):
+def raising(error):
     def fail(*_, **__):
-        raise RuntimeError("out of memory")
+        raise error
 
-    monkeypatch.setattr(runner.pipeline, "generate", fail)
+    return fail
+
+
+def test_a_failure_exits_with_1_and_is_told(call, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner.pipeline, "generate", raising(RuntimeError("out of memory")))
     code, out, _ = call("study", "run", "smoke", "--results", tmp_path)
     assert code == 1
     assert "FAILED digits-eps10-ipc1.1: RuntimeError: out of memory" in out
@@ -93,10 +97,7 @@ def test_processes_that_share_the_work_end_when_the_one_that_started_them_is_kil
 
 
 def test_a_set_that_another_process_is_making_is_left_to_it(call, tmp_path, monkeypatch):
-    def in_use(*_, **__):
-        raise InUseError("another process is writing")
-
-    monkeypatch.setattr(runner.pipeline, "generate", in_use)
+    monkeypatch.setattr(runner.pipeline, "generate", raising(InUseError("another process is writing")))
     code, out, _ = call("study", "run", "smoke", "--results", tmp_path)
     assert code == 0
     assert "0 failed, 2 left" in out

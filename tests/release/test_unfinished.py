@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from privset.errors import BudgetError, ReleaseError
+from privset.errors import BudgetError, InUseError, ReleaseError
 from privset.privacy import GaussianEvent, Ledger, PrivacyBudget
 from privset.release.unfinished import Unfinished, check_free, folder_beside, ledger_beside
 
@@ -148,7 +148,7 @@ def test_another_run_is_refused_with_what_differs(tmp_path: Path, change: dict, 
 
 def test_two_processes_cannot_be_at_it(tmp_path: Path) -> None:
     with Unfinished(tmp_path / "set", RUN) as work:
-        with pytest.raises(ReleaseError, match="another process is writing"), Unfinished(tmp_path / "set", RUN):
+        with pytest.raises(InUseError, match="another process is writing"), Unfinished(tmp_path / "set", RUN):
             pytest.fail("it was let in")
         assert work.folder.is_dir()
 

@@ -35,7 +35,7 @@ def table(name: str, results: Path) -> str:
                 _epsilon(cell),
                 "all" if cell["per_class"] is None else str(cell["per_class"]),
                 *(_accuracy(one) for one in measured),
-                f"{len(cell['seeds']['sets'])} x {cell['networks']}",
+                _runs(cell),
             ]
         )
     return _markdown(rows)
@@ -61,8 +61,7 @@ def changed(name: str, results: Path) -> str:
     for cell in study.cells:
         if (found := Results(results, study).cell(cell)) is not None:
             changes = ", ".join(f"`{setting}` {value:g}" for setting, value in cell.settings.items()) or "nothing"
-            measured = f"{len(found['seeds']['sets'])} x {found['networks']}"
-            rows.append([cell.data, changes, _accuracy(found["accuracy"]), measured])
+            rows.append([cell.data, changes, _accuracy(found["accuracy"]), _runs(found)])
     return _markdown(rows)
 
 
@@ -145,6 +144,10 @@ def _on_file(name: str, results: Path) -> list[dict[str, Any]]:
 
 def _accuracy(found: dict[str, Any]) -> str:
     return f"{found['mean']:.1f} ± {found['std']:.1f}"
+
+
+def _runs(found: dict[str, Any]) -> str:
+    return f"{len(found['seeds']['sets'])} x {found['networks']}"
 
 
 def _milliseconds(value: float) -> str:
