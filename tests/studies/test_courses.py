@@ -102,10 +102,11 @@ def test_means_over_courses_by_hand():
 
 
 def test_a_colour_a_method_and_dashes_for_the_smaller_budgets():
-    def finished(method, epsilon):
+    def finished(method, epsilon, settings=""):
         stages = [{"accuracy": {"mean": 90.0, "std": 1.0}}, {"accuracy": {"mean": 80.0, "std": 1.0}}]
         return {
-            "stages": 2, "method": method, "data": "mnist", "epsilon": epsilon, "recipe": "paper",
+            "cell": f"mnist-{method}{settings}", "stages": 2,
+            "method": method, "data": "mnist", "epsilon": epsilon, "recipe": "paper",
             "recipes": {"paper": {"stages": stages}},
         }  # fmt: skip
 
@@ -117,11 +118,14 @@ def test_a_colour_a_method_and_dashes_for_the_smaller_budgets():
     colours = {line.split('stroke="')[1][:7] for line in whole}
     assert len(colours) == 2
     assert {line.split('stroke="')[1][:7] for line in dashed} < colours
+    both = figures([finished("dp-sgd", 1.0), finished("dp-sgd", 1.0, "-paper")])["mnist"].svg()
+    assert "dp-sgd, epsilon 1, paper" in both
+    assert "dp-sgd-paper, epsilon 1, paper" in both
 
 
 def test_no_curve_no_figure():
     assert figures([]) == {}
-    assert figures([{"stages": 1, "method": "moments", "data": "mnist", "epsilon": 1.0}]) == {}
+    assert figures([{"cell": "mnist-moments", "stages": 1, "method": "moments", "data": "mnist", "epsilon": 1.0}]) == {}
 
 
 def test_the_study_of_the_papers_figure():
@@ -131,8 +135,10 @@ def test_the_study_of_the_papers_figure():
     assert all(one.sets == 3 for one in cells.values())
     assert cells["mnist-eps10-psg"].definition()["settings"]["runs"] == 200
     assert cells["fashion-mnist-eps1-dp-merf"].per_class == 6000
-    assert cells["mnist-eps1-dp-sgd"].definition()["settings"]["epochs"] == 10
-    assert cells["mnist-eps1-moments-at-once"].stages == 1
+    assert cells["mnist-eps1-dp-sgd-paper"].definition()["settings"]["epochs"] == 10
+    # What `moments` is compared with, all classes at once, is another study's cell of the same settings.
+    whole = next(one for one in get("moments").cells if one.name == "mnist-eps1-ipc10").definition()
+    assert cells["mnist-eps1-moments"].definition() == whole | {"stages": 5}
     assert "stages" not in get("moments").cells[0].definition()  # what is on file stays valid
 
 

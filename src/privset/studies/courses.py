@@ -85,24 +85,29 @@ def figures(cells: Iterable[dict[str, Any]]) -> dict[str, continual.Figure]:
     """Accuracy against stage for each data set, by its name; a curve for each finished cell of several stages."""
     drawn: dict[str, continual.Figure] = {}
     several = [cell for cell in cells if cell.get("stages", 1) > 1]
-    methods = list(dict.fromkeys(cell["method"] for cell in several))
+    names = list(dict.fromkeys(_name(cell) for cell in several))
     for data in dict.fromkeys(cell["data"] for cell in several):
         here = [cell for cell in several if cell["data"] == data]
         largest = max(float(cell["epsilon"]) for cell in here)  # "inf" is a word in JSON
         curves = [
             Curve(
-                name=f"{cell['method']}, epsilon {float(cell['epsilon']):g}, {cell['recipe']}",
+                name=f"{_name(cell)}, epsilon {float(cell['epsilon']):g}, {cell['recipe']}",
                 points=tuple(
                     (stage["accuracy"]["mean"], stage["accuracy"]["std"])
                     for stage in cell["recipes"][cell["recipe"]]["stages"]
                 ),
-                colour=methods.index(cell["method"]),
+                colour=names.index(_name(cell)),
                 dashed=float(cell["epsilon"]) < largest,
             )
             for cell in here
         ]
         drawn[data] = continual.draw(curves, title=f"{data}: parties with disjoint classes, one after the other")
     return drawn
+
+
+def _name(cell: dict[str, Any]) -> str:
+    """The method, and what the cell's name says of its settings after it."""
+    return cell["method"] + cell["cell"].partition(cell["method"])[2]
 
 
 def _mean_and_deviation(values: Iterable[float]) -> dict[str, float]:
