@@ -2,6 +2,7 @@
 
 - ``images/sets.png``: two synthetic sets that a study made, side by side;
 - ``images/gradients-*.svg``: how long a clipped gradient sum takes, from `results/speed`;
+- ``images/continual-*.svg``: accuracy against stage, as the study `continual` drew it;
 - in ``reproduction.md``, between ``<!-- studies -->`` and ``<!-- end of studies -->``: every study, its command, every
   cell, and whether it is on file in ``results/``;
 - in ``methods/index.md``, between ``<!-- methods -->`` and ``<!-- end of methods -->``: every method there is.
@@ -70,6 +71,16 @@ def gradients(results: Path) -> dict[Path, bytes]:
         figure = draw(curves, title=f"Clipped gradient sum, {line[0]['device']}", axis=axis, unit="ms")
         drawn[PICTURE.with_name(f"gradients-{setting}.svg")] = figure.svg().encode()
     return drawn
+
+
+def courses(results: Path) -> dict[Path, bytes]:
+    """By their place: the curves of the study of continual learning."""
+    return {PICTURE.with_name(path.name): path.read_bytes() for path in (results / "continual").glob("*.svg")}
+
+
+def pictures(results: Path) -> dict[Path, bytes]:
+    """Everything drawn, by its place."""
+    return {PICTURE: picture(results)} | gradients(results) | courses(results)
 
 
 def studies(results: Path) -> str:
@@ -147,7 +158,7 @@ def _lines(rows: list[list[str]]) -> str:
 
 
 if __name__ == "__main__":
-    for place, content in ({PICTURE: picture(ROOT / "results")} | gradients(ROOT / "results")).items():
+    for place, content in pictures(ROOT / "results").items():
         place.write_bytes(content)
     for page in (ROOT / "docs" / "reproduction.md", ROOT / "docs" / "methods" / "index.md"):
         page.write_text(filled(page.read_text(encoding="utf-8"), ROOT / "results"), encoding="utf-8")

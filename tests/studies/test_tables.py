@@ -1,8 +1,9 @@
 import json
+import shutil
 from pathlib import Path
 
 from privset.studies import get
-from privset.studies.tables import changed, compared, filled, gradients, seconds, sizes, steps, table
+from privset.studies.tables import changed, compared, filled, gradients, seconds, sizes, stages, steps, table
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,6 +40,31 @@ def test_a_study_of_settings_says_what_each_cell_changes():
         changes = " ".join(f"`{name}` {value:g}" for name, value in cell.settings.items()) or "nothing"
         found = json.loads((ROOT / "results" / "settings" / f"{cell.name}.json").read_bytes())["accuracy"]
         assert line == f"| {cell.data} | {changes} | {found['mean']:.1f} ± {found['std']:.1f} | 2 x 3 |"
+
+
+def test_parties_one_after_the_other_stand_beside_one_party_with_all_classes():
+    lines = stages("continual", ROOT / "results").splitlines()
+    assert len(lines) == 2 + len(list((ROOT / "results" / "continual").glob("*.json")))
+    assert lines[0].endswith("| stage 4 | stage 5 | forgotten | all classes at once |")
+
+    def of(study, cell):
+        return json.loads((ROOT / "results" / study / f"{cell}.json").read_bytes())["recipes"]["paper"]
+
+    (line,) = [line for line in lines if line.startswith("| fashion-mnist | 1 | `moments` |")]
+    last, undivided = (
+        of("continual", "fashion-mnist-eps1-moments")["stages"][-1],
+        of("moments", "fashion-mnist-eps1-ipc10"),
+    )
+    shown = [
+        f"{one['mean']:.1f} ± {one['std']:.1f}" for one in (last["accuracy"], last["forgetting"], undivided["accuracy"])
+    ]
+    assert line.endswith(f"| {' | '.join(shown)} |")
+
+
+def test_what_is_on_file_of_one_party_elsewhere_is_found_by_its_settings(tmp_path):
+    (tmp_path / "continual").mkdir()
+    shutil.copy(ROOT / "results" / "continual" / "mnist-eps1-moments.json", tmp_path / "continual")
+    assert stages("continual", tmp_path).splitlines()[-1].endswith("| not yet |")
 
 
 def test_old_lines_are_replaced_and_the_rest_is_left_alone(tmp_path):

@@ -12,11 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from privset.studies.catalogue import get
+from privset.studies.catalogue import STUDIES, get
 from privset.studies.results import Results
+from privset.studies.study import Cell
 
 _PLACE = re.compile(
-    r"(<!-- (results|sizes|changed|compared|seconds|gradients|steps): (\S+) -->\n).*?(<!-- end of results -->)",
+    r"(<!-- (results|sizes|changed|compared|stages|seconds|gradients|steps): (\S+) -->\n).*?(<!-- end of results -->)",
     re.DOTALL,
 )
 
@@ -91,6 +92,38 @@ def compared(name: str, results: Path) -> str:
     always = ("data", "published", "measured")
     columns = [column for column in rows[0] if column in always or len({row[column] for row in rows}) > 1]
     return _markdown([columns, ["---"] * len(columns), *([row[column] for column in columns] for row in rows)])
+
+
+def stages(name: str, results: Path) -> str:
+    """Cells of parties that publish one after the other: accuracy after each stage, and of all classes at once."""
+    study = get(name)
+    shelf = Results(results, study)
+    on_file = [(cell, found) for cell in study.cells if (found := shelf.cell(cell)) is not None]
+    most = max((len(found["parties"]) for _, found in on_file), default=0)
+    columns = [*(f"stage {number + 1}" for number in range(most)), "forgotten", "all classes at once"]
+    rows = [["data", "epsilon", "method", "preset", *columns], ["---"] * (4 + len(columns))]
+    for cell, found in on_file:
+        along = found["recipes"][found["recipe"]]["stages"]
+        accuracies = [_accuracy(one["accuracy"]) for one in along] + [""] * (most - len(along))
+        rows.append(
+            [
+                *(cell.data, _epsilon(found), f"`{cell.method}`", f"`{cell.preset}`"),
+                *(*accuracies, _accuracy(along[-1]["forgetting"]), _undivided(cell, found["recipe"], results)),
+            ]
+        )
+    return _markdown(rows)
+
+
+def _undivided(cell: Cell, recipe: str, results: Path) -> str:
+    """What a cell of any study measured by this recipe in the same way, however many networks, with one party."""
+    ignored = ("stages", "networks")
+    wanted = {name: value for name, value in cell.definition().items() if name not in ignored}
+    for study in STUDIES.values():
+        for other in study.cells:
+            found = Results(results, study).cell(other) if other.stages is None else None
+            if found is not None and wanted.items() <= other.definition().items() and not other.held_out:
+                return _accuracy(found["recipes"][recipe]["accuracy"])
+    return "not yet"
 
 
 def seconds(kind: str, results: Path) -> str:
@@ -169,6 +202,7 @@ def filled(text: str, results: Path) -> str:
         "sizes": sizes,
         "changed": changed,
         "compared": compared,
+        "stages": stages,
         "seconds": seconds,
         "gradients": gradients,
         "steps": steps,
