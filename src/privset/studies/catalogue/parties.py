@@ -8,9 +8,15 @@ from privset.evaluation import AS_TRAINED
 from privset.studies.study import Cell, Study
 
 _COURSES: dict[str, dict[str, Any]] = {
-    "moments": {"method": "moments", "preset": "standard", "per_class": 10},
-    "psg": {"method": "psg", "preset": "paper", "per_class": 10, "settings": {"runs": 200}},
-    "dp-merf": {"method": "dp-merf", "preset": "standard", "per_class": 6000, "networks": 1},
+    "moments": {"method": "moments", "preset": "standard", "per_class": 10, "recipes": ("paper",)},
+    "psg": {
+        "method": "psg",
+        "preset": "paper",
+        "per_class": 10,
+        "settings": {"runs": 200},
+        "recipes": ("paper",),
+    },
+    "dp-merf": {"method": "dp-merf", "preset": "standard", "per_class": 6000, "recipes": ("paper",), "networks": 1},
     "dp-sgd": {"method": "dp-sgd", "preset": "convnet", "recipes": (AS_TRAINED,), "networks": 1},
     "dp-sgd-paper": {"method": "dp-sgd", "preset": "paper", "recipes": (AS_TRAINED,), "networks": 1},
 }
@@ -26,7 +32,7 @@ CONTINUAL = Study(
             data=data,
             epsilon=float(epsilon),
             stages=5,
-            **({"recipes": ("paper",)} | how),
+            **how,
         )
         for data in ("mnist", "fashion-mnist")
         for epsilon in ("1", "10")
