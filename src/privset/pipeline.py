@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from privset import data as data_room
-from privset.data.records import Dataset, Records
+from privset.data.records import Dataset
 from privset.errors import BudgetError, ConfigError
 from privset.facts import PublicFacts
 from privset.methods import (
@@ -67,7 +66,7 @@ from privset.release import (
 from privset.release.certificate import plain
 from privset.release.sections import Party
 from privset.release.software import deciding_versions
-from privset.release.statement import Holding
+from privset.release.statement import Holding, rounded_up
 from privset.release.unfinished import PLACE, check_free, ledger_beside, place_of
 
 
@@ -358,7 +357,7 @@ class _Job:
         place = {PLACE: place_of(self.out)} if self.noise.seed is None else {}
         return place | {
             "command": command,
-            "records": _fingerprint(self.dataset.train),
+            "records": self.dataset.train.fingerprint(),
             "data": plain(dataclasses.asdict(self.dataset.facts)),
             "method": planned.method,
             "settings": plain(dataclasses.asdict(planned.config)),
@@ -428,8 +427,9 @@ def _verified_start(start: ClassifierRelease, job: _Job) -> tuple[ClassifierRele
         )
     return start, (
         f"Training went on from the classifier whose certificate has the seal {start.certificate.seal}, of epsilon "
-        f"{found.epsilon_spent:g} and delta {found.delta:g}. That is not part of this guarantee: for a record that was "
-        "used for both, the epsilons add up, and so do the deltas.",
+        f"{rounded_up(found.epsilon_spent)} and delta {found.delta:g}. That is not part of this guarantee: records of "
+        "that classifier, of which this one says something too, are protected by that epsilon and not by this one; for "
+        "a record that was used for both, the epsilons add up, and so do the deltas.",
     )
 
 
@@ -447,11 +447,3 @@ def _check_kinds(config_type: type[MethodConfig], settings: dict[str, Any]) -> N
         except ValidationError as error:
             problem = error.errors(include_url=False)[0]["msg"]
             raise ConfigError(f"{name.replace('_', '-')} cannot be {settings[name]!r}: {problem}") from error
-
-
-def _fingerprint(records: Records) -> str:
-    """Tells whether these are the same records, in the same order; for the data holder's own folder only."""
-    digest = hashlib.sha256(f"{list(records.images.shape)}\n".encode())
-    for tensor in (records.images, records.labels):
-        digest.update(tensor.cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 TINY = ("--method", "dp-merf", "--steps", 3, "--per-class", 2, "--waves", 8, "--epsilon", 5, "--accountant", "rdp")
@@ -53,9 +54,8 @@ def test_stages_one_by_one_and_their_sets_as_one(call, tmp_path):
     code, out, err = call("merge", first / "release", second / "release", "--out", merged)
     assert code == 0
     assert "say so with --disjoint" in err
-    code, out, err = call(
-        "merge", first / "release", second / "release", "--disjoint", "--out", tmp_path / "d", "--json"
-    )
+    # Stages, which are handed on as a whole, hold a release each.
+    code, out, err = call("merge", first, second, "--disjoint", "--out", tmp_path / "d", "--json")
     assert (code, err) == (0, "")
     assert json.loads(out)["images"] == 8
     assert json.loads(out)["epsilon"] <= 5
@@ -118,3 +118,21 @@ def test_mistakes_cost_nothing(call, tmp_path, words, said):
     assert code == 2
     assert said in err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_party_with_a_file_of_its_own_and_test_images_of_another_form(call, tmp_path):
+    """A stage as typed, from its records alone; what could not be tested in the end is refused before it is paid."""
+
+    def write(name, side, labels):
+        pixels = np.random.default_rng(0).integers(0, 256, (len(labels), side, side), dtype=np.uint8)
+        np.savez(tmp_path / name, x=pixels, y=labels, x_test=pixels, y_test=labels, classes=np.array(["up", "down"]))
+        return tmp_path / name
+
+    own = write("own.npz", 8, np.arange(60) % 2)
+    large = write("large.npz", 12, np.arange(60) % 2)
+    words = ("continual", "stage", own, *TINY, *EXAM, "--mean", 0.5, "--std", 0.5, "--out", tmp_path / "stage")
+    code, _, err = call(*words, "--test", large)
+    assert code == 2
+    assert "a release is of 1x8x8 images" in err
+    assert not (tmp_path / "stage").exists()
+    assert call(*words, "--test", own)[0] == 0

@@ -48,7 +48,7 @@ def test_a_course_of_sets(tmp_path, dataset):
 
 
 def test_labels_of_later_parties_are_told_apart_by_name(tmp_path, dataset, monkeypatch):
-    """With the real records in place of sets, everything is learned: no label is mixed up on the way."""
+    """Whatever the order of the parties, no label is mixed up on the way to the classifier."""
     given = []
     monkeypatch.setattr(
         "privset.continual.exam.train_and_test",
@@ -149,6 +149,14 @@ def test_another_exam_tests_again_and_makes_nothing_again(tmp_path, dataset, mon
     assert len(more.scores["tiny"][-1].accuracy) == 1
 
 
+def test_other_test_images_are_tested_on_again(tmp_path, dataset):
+    before = run(dataset, tmp_path / "out", seed=None)
+    other = dataclasses.replace(dataset.test, labels=dataset.test.labels.flip(0))
+    after = run(dataclasses.replace(dataset, test=other), tmp_path / "out", seed=None)
+    assert after.guarantee == before.guarantee
+    assert after.evaluations["tiny"][-1].confusion != before.evaluations["tiny"][-1].confusion
+
+
 def test_a_stage_that_was_changed_stops_the_course(tmp_path, dataset):
     run(dataset, tmp_path / "out")
     shutil.rmtree(tmp_path / "out" / "stage-3")
@@ -183,15 +191,18 @@ def test_without_test_images_of_each_class_nothing_is_spent(tmp_path, dataset):
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path, dataset):
-    (tmp_path / "letters.txt").write_text("dear")
+    (tmp_path / "stage-fright.txt").write_text("dear")
     with pytest.raises(ReleaseError, match="is something else"):
         run(dataset, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["stage-fright.txt"]
 
 
 def test_all_at_once_is_a_course_of_one_stage(tmp_path, dataset):
-    course = run(dataset, tmp_path, parties=(CLASSES,))
+    course = run(dataset, tmp_path, parties=(CLASSES,), seed=None)
     assert [len(one.seen) for one in course.scores["tiny"]] == [6]
+    assert course.guarantee["statement"].startswith(
+        "One party published one release so far: it is differentially private"
+    )
 
 
 def test_the_releases_of_a_course_merge_into_one_that_stands_in_for_the_data(tmp_path, dataset, monkeypatch):

@@ -65,13 +65,14 @@ class StageArguments(SharedArguments[Config]):
     """One party's stage: reads its own records and the releases it received, and nothing else.
 
     Received releases are verified first; one that does not hold, or that cost too much, is refused. The folder that is
-    written goes to the next party.
+    written goes to the next party. Of data that has other classes too, as a named set has, their records are left out
+    as soon as it is read; a party has a file or folder of its own.
     """
 
     classes: tuple[str, ...] | None = None
     """The classes of this party; by default all that the data has."""
     received: tuple[Path, ...] = ()
-    """Folders of earlier stages in their order, or folders of such folders."""
+    """Folders of earlier stages in their order, or folders of such folders; of classifiers, all stages so far."""
     disjoint: bool = False
     """The word of all parties that no record lies with two of them; needed if anything was received. Different classes
     do not make it so, and no file can show it."""
@@ -161,7 +162,7 @@ def stage(arguments: Sequence[str]) -> int:
         one.check_free()
         if tested is not None:
             seen = [name for earlier in received for name in earlier.classes]
-            parsed.exam.check(tested, method, [*seen, *one.classes])
+            parsed.exam.check(tested, method, [*seen, *one.classes], made=one.party.facts)
         if not parsed.json:
             console.show_table(["stage", "classes", "records", "epsilon", "noise"], [_planned(one)])
         own = one.run(received, execution=parsed.execution, observer=bars, tally=tally)

@@ -37,10 +37,14 @@ def class_order(dataset: Dataset, *, names: Sequence[str] | None = None, seed: i
     if names is not None and seed is not None:
         raise ConfigError("give class-order or order-seed, not both")
     if names is not None:
-        odd = sorted(set(names) ^ set(classes))
-        if odd or len(names) != len(classes):
-            wrong = f": {', '.join(odd)}" if odd else ", and one is named twice"
-            raise ConfigError(f"class-order must name each class of {dataset.facts.name} once{wrong}")
+        wrong = {
+            "it has no": sorted(set(names) - set(classes)),
+            "missing:": sorted(set(classes) - set(names)),
+            "named twice:": sorted({name for name in names if names.count(name) > 1}),
+        }
+        if any(wrong.values()):
+            said = "; ".join(f"{what} {', '.join(found)}" for what, found in wrong.items() if found)
+            raise ConfigError(f"class-order must name each class of {dataset.facts.name} once ({said})")
         return tuple(names)
     if seed is not None:
         if not 0 <= seed < 2**32:

@@ -43,18 +43,28 @@ class Exam:
     networks: int = 3
     seed: int = 0
 
-    def check(self, dataset: Dataset, method: Method[Any], seen: Sequence[str] | None = None) -> None:
+    def check(
+        self,
+        dataset: Dataset,
+        method: Method[Any],
+        seen: Sequence[str] | None = None,
+        made: PublicFacts | None = None,
+    ) -> None:
         """Refuse what could not be examined, before anything is paid for.
 
         Args:
             dataset: Whose test split is to be classified.
             method: Makes what is to be examined.
             seen: The classes that will be; by default all of the data's.
+            made: The form of what will be examined, if it is made from other data.
 
         Raises:
-            PrivsetError: There are no test images of a class, or no such network or recipe.
+            PrivsetError: There are no test images of a class, they are of another form, or there is no such network or
+                recipe.
         """
         facts, test = dataset.facts, dataset.test
+        if made is not None:
+            _check_form(made, facts)
         present = set() if test is None else {facts.classes[label] for label in torch.unique(test.labels).tolist()}
         missing = [name for name in seen or facts.classes if name not in present]
         if missing:
@@ -132,15 +142,15 @@ def file_of(course: Path, stage: int) -> Path:
     return course / FOLDER / f"stage-{stage}.json"
 
 
-def kept(path: Path, releases: Sequence[Received], exam: Exam) -> dict[str, Evaluation] | None:
-    """The evaluations in a file, if they are of these releases and this exam; None if they have to be made.
+def kept(path: Path, releases: Sequence[Received], dataset: Dataset, exam: Exam) -> dict[str, Evaluation] | None:
+    """The evaluations in a file, if they are of these releases, test images and this exam; None if they are not.
 
     Raises:
         ReleaseError: It cannot be read.
     """
     try:
         found = json.loads(path.read_bytes())
-        if found.get("of") != _identity(releases, exam):
+        if found.get("of") != _identity(releases, dataset, exam):
             return None
         return {recipe: Evaluation.from_json(one) for recipe, one in found["recipes"].items()}
     except FileNotFoundError:
@@ -149,20 +159,26 @@ def kept(path: Path, releases: Sequence[Received], exam: Exam) -> dict[str, Eval
         raise ReleaseError(f"{path} cannot be read ({error}); delete it to have it made again") from error
 
 
-def keep(path: Path, found: dict[str, Evaluation], releases: Sequence[Received], exam: Exam) -> None:
+def keep(path: Path, found: dict[str, Evaluation], releases: Sequence[Received], dataset: Dataset, exam: Exam) -> None:
     """Write the evaluations to a file, whole or not at all."""
     document = {
-        "of": _identity(releases, exam),
+        "of": _identity(releases, dataset, exam),
         "recipes": {recipe: one.to_json() for recipe, one in found.items()},
     }
     write_json(path, document)
 
 
-def _identity(releases: Sequence[Received], exam: Exam) -> dict[str, Any]:
+def _identity(releases: Sequence[Received], dataset: Dataset, exam: Exam) -> dict[str, Any]:
     """What the accuracies depend on but the code; of a classifier as it is, nothing of the exam."""
     trained = isinstance(releases[-1].release, ClassifierRelease)
-    settings = {} if trained else dataclasses.asdict(exam)
-    return json.loads(json.dumps({"digests": [one.certificate.contents.digest for one in releases], "exam": settings}))
+    assert dataset.test is not None  # `Exam.check` has seen to it
+    found = {
+        "digests": [one.certificate.contents.digest for one in releases],
+        "test": dataset.test.fingerprint(),
+        "classes": dataset.facts.classes,
+        "exam": {} if trained else dataclasses.asdict(exam),
+    }
+    return json.loads(json.dumps(found))
 
 
 def _check_form(ours: PublicFacts, theirs: PublicFacts) -> None:

@@ -14,7 +14,7 @@ FILE = "guarantee.json"
 NOT_COVERED = (
     "That each record lies with the party of its class, and with no other, is the parties' word; no file can show it. "
     "Different classes do not make it so: two parties may hold the same image under different labels.",
-    "The unit of protection is one record. A person with records of several classes may have them at several parties: "
+    "A person with records of several classes may have them at several parties: "
     "for that person the epsilons of these parties add up, and so do their deltas.",
     "A record whose label is wrong, or was changed, lies with another party; it is protected by that party's epsilon.",
     "The number of records of each party is public, and with it how many records the classes of a party have together.",
@@ -66,6 +66,12 @@ def _statement(parties: int, private: bool, epsilon: float, delta: float) -> str
         return (
             f"NOT PRIVATE. Of the {parties} release(s) at least one has no guarantee: its certificate says why. So "
             "there is none for all of them together."
+        )
+    if parties == 1:
+        return (
+            f"One party published one release so far: it is differentially private with epsilon {rounded_up(epsilon)} "
+            f"and delta {delta:g} for every record, as its certificate says. Releases of other parties, whose records "
+            "are disjoint from its own, leave that as it is."
         )
     return (
         f"{parties} parties, whose records are said to be disjoint, published one release each, made from their own "

@@ -60,7 +60,7 @@ class Course:
 
     @property
     def best(self) -> str:
-        """The recipe with the best accuracy at the end."""
+        """The recipe with the best accuracy at the end, on the test images: for a table, not for a choice."""
         return max(self.scores, key=lambda recipe: self.scores[recipe][-1].mean)
 
     def to_json(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def prepare(
     if not parties:
         raise ConfigError("there is no party")
     exam.check(dataset, method)
-    if out.is_dir() and any(out.iterdir()) and not any(out.glob("stage-*")):
+    if out.is_dir() and any(out.iterdir()) and not any(path.is_dir() for path in out.glob("stage-*")):
         raise ReleaseError(f"{out} exists and is something else; choose another folder")
     known = tuple(name for party in parties for name in party)
     stages = [
@@ -162,10 +162,10 @@ def run(
         own = stage.run(received, execution=execution, observer=observer, tally=tally)
         released = [*received, own]
         file = exams.file_of(stage.out.parent, stage.number)
-        found = exams.kept(file, released, exam)
+        found = exams.kept(file, released, dataset, exam)
         if found is None:
             found = examine(released, dataset, exam, device=execution.device, observer=tester or observer)
-            exams.keep(file, found, released, exam)
+            exams.keep(file, found, released, dataset, exam)
         for recipe, one in found.items():
             evaluations.setdefault(recipe, []).append(one)
         if told is not None:

@@ -58,9 +58,8 @@ def find(folders: Sequence[Path], *, own: Path | None = None) -> list[Path]:
             inner = sorted(others, key=_natural)
             here = [release for path in inner if not path.name.startswith(".") for release in _releases_in(path)]
         if not here:
-            raise ReleaseError(
-                f"{folder}: there is no release in it; give a folder that `privset continual stage` wrote"
-            )
+            why = "there is no release in it" if folder.exists() else "there is no such folder"
+            raise ReleaseError(f"{folder}: {why}; give a folder that `privset continual stage` wrote")
         found += here
     return found
 
@@ -68,7 +67,10 @@ def find(folders: Sequence[Path], *, own: Path | None = None) -> list[Path]:
 def receive(
     folders: Sequence[Path], budget: PrivacyBudget, *, private: bool, own: Path | None = None
 ) -> list[Received]:
-    """Verify and load the releases in these folders.
+    """Verify and load the releases in these folders, in the order of their stages.
+
+    Of sets that is the order in which they are given. A classifier goes on from the ones before it, and its certificate
+    names them: all of them must be there, since its weights say something of their records as well.
 
     Args:
         folders: As for `find`.
@@ -77,7 +79,7 @@ def receive(
         own: As for `find`.
 
     Raises:
-        ReleaseError: One does not verify, costs more, or has a class of another.
+        ReleaseError: One does not verify, costs more, has a class of another, or goes on from one that is missing.
     """
     received: list[Received] = []
     owners: dict[str, Path] = {}
@@ -86,6 +88,7 @@ def receive(
         release = load_published(path)
         _check_cost(path, release.certificate, budget, private)
         one = Received(release=release, classes=_classes(path, release))
+        _check_note(one)
         for name in one.classes:
             if name in owners:
                 raise ReleaseError(
@@ -94,7 +97,46 @@ def receive(
                 )
             owners[name] = path
         received.append(one)
-    return received
+    return _chained(received)
+
+
+def mention(one: Received) -> dict[str, Any]:
+    """What the note of a stage says of a release; all of it follows from the certificate."""
+    guarantee, facts = one.certificate.guarantee.model_dump(mode="json"), one.certificate.facts
+    return {
+        "classes": list(one.classes),
+        "records": facts.size,
+        "private": guarantee["private"],
+        "epsilon": guarantee["epsilon_spent"],
+        "delta": guarantee["delta"],
+        "relation": guarantee["relation"],
+        "seal": one.certificate.seal,
+        "digest": one.certificate.contents.digest,
+    }
+
+
+def _chained(received: list[Received]) -> list[Received]:
+    """Classifiers in the order in which they went on from each other; sets as they are."""
+    if not any(isinstance(one.release, ClassifierRelease) for one in received):
+        return received
+    before = {one.certificate.seal: one.certificate.party.received if one.certificate.party else () for one in received}
+    ordered = sorted(received, key=lambda one: len(before[one.certificate.seal]))
+    seals = [one.certificate.seal for one in ordered]
+    for number, one in enumerate(ordered):
+        expected = tuple(seals[:number])
+        if before[one.certificate.seal] == expected:
+            continue
+        missing = [seal for seal in before[one.certificate.seal] if seal not in seals]
+        if missing:
+            raise ReleaseError(
+                f"{one.release.path} goes on from a classifier that was not received, with the seal {missing[0]}: its "
+                "weights say something of those records too; get all stages before it"
+            )
+        raise ReleaseError(
+            f"{one.release.path} does not go on from {ordered[number - 1].release.path}; classifiers go from one party "
+            "to the next, so give the stages of one such line"
+        )
+    return ordered
 
 
 def read_note(stage: Path) -> dict[str, Any] | None:
@@ -162,9 +204,25 @@ def _classes(path: Path, release: Release | ClassifierRelease) -> tuple[str, ...
             f"{path}: its certificate does not say what classes its party has, and a classifier has outputs for others "
             "too; train it with `privset continual stage`"
         )
-    note = read_note(path.parent)
-    if note is not None and note.get("seal") == certificate.seal and set(note["classes"]) != set(classes):
-        raise ReleaseError(
-            f"{path.parent / NOTE} names other classes than the certificate: {', '.join(note['classes'])}"
-        )
     return classes
+
+
+def _check_note(one: Received) -> None:
+    """Refuse a stage whose note says something else than the certificate, such as one beside another release."""
+    note, path, party = read_note(one.release.path.parent), one.release.path.parent / NOTE, one.certificate.party
+    if note is None:
+        return
+    odd = [name for name, value in mention(one).items() if note.get(name) != value]
+    if party is not None:
+        odd += ["received"] if _seals(note.get("received")) != list(party.received) else []
+        odd += ["stage"] if note.get("stage") != len(party.received) + 1 else []
+    if odd:
+        raise ReleaseError(
+            f"{path} says something else than the certificate of {one.release.path} ({', '.join(odd)}), so one of them "
+            "was changed or lies in the wrong place; get the stage again from its source"
+        )
+
+
+def _seals(mentions: Any) -> list[Any] | None:
+    plain = isinstance(mentions, list) and all(isinstance(one, dict) for one in mentions)
+    return [one.get("seal") for one in mentions] if plain else None

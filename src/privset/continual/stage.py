@@ -14,7 +14,7 @@ import numpy as np
 
 from privset import pipeline
 from privset.continual.documents import write_json
-from privset.continual.receiving import NOTE, RELEASE, Received, read_note
+from privset.continual.receiving import NOTE, RELEASE, Received, mention, read_note
 from privset.data import Dataset, of_classes
 from privset.errors import ConfigError, ReleaseError
 from privset.facts import PublicFacts
@@ -83,6 +83,8 @@ class Stage:
                 "learned is what tells classes apart"
             )
         among = tuple(known or dataset.facts.classes) if isinstance(method, TrainingMethod) else None
+        if among is not None and len(set(among)) < len(among):
+            raise ConfigError(f"known must name each class once, and has one twice: {', '.join(among)}")
         party = of_classes(dataset, classes, among=among)
         return cls(
             number=number,
@@ -101,6 +103,9 @@ class Stage:
 
     def check_free(self) -> None:
         """Refuse a folder that cannot be written to; one with a release is looked at when the stage is run."""
+        others = [path.name for path in self.out.iterdir()] if self.out.is_dir() else []
+        if foreign := sorted(name for name in others if name != NOTE and RELEASE not in name):
+            raise ReleaseError(f"{self.out} holds something else ({foreign[0]}); choose another --out")
         if not self.release.is_dir():
             check_free(self.release, resumable=self.method.resumable)
 
@@ -192,8 +197,8 @@ class Stage:
             odd.append(f"another {NOTE}")
         if odd:
             raise ReleaseError(
-                f"{self.release} exists, and this would be another: {', '.join(odd)}. Repeat the command that made it, "
-                "or choose another --out"
+                f"{self.release} exists, and this would be another: {', '.join(odd)}. Repeat the very command "
+                "that made it, or choose another --out"
             )
         return release
 
@@ -208,8 +213,8 @@ class Stage:
             "format": "privset-stage",
             "version": 1,
             "stage": self.number,
-            **_mention(own),
-            "received": [_mention(one) for one in received],
+            **mention(own),
+            "received": [mention(one) for one in received],
         }
 
 
@@ -221,20 +226,6 @@ def stage_noise(seed: int | None, number: int) -> NoiseSource:
         raise ConfigError(f"a noise seed must be 0 or more, not {seed}")
     words = np.random.SeedSequence([seed, number]).generate_state(4, np.uint64)
     return NoiseSource(int.from_bytes(words.tobytes(), "little"))
-
-
-def _mention(one: Received) -> dict[str, Any]:
-    guarantee, facts = one.certificate.guarantee.model_dump(mode="json"), one.certificate.facts
-    return {
-        "classes": list(one.classes),
-        "records": facts.size,
-        "private": guarantee["private"],
-        "epsilon": guarantee["epsilon_spent"],
-        "delta": guarantee["delta"],
-        "relation": guarantee["relation"],
-        "seal": one.certificate.seal,
-        "digest": one.certificate.contents.digest,
-    }
 
 
 def _differences(certificate: Certificate, planned: Plan, noise: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,6 +40,13 @@ class Records:
     def __repr__(self) -> str:
         channels, height, width = self.images.shape[1:]
         return f"Records({len(self)} images {channels}x{height}x{width})"
+
+    def fingerprint(self) -> str:
+        """Tells whether these are the same records, in the same order; for folders of whoever holds them only."""
+        digest = hashlib.sha256(f"{list(self.images.shape)}\n".encode())
+        for tensor in (self.images, self.labels):
+            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

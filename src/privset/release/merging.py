@@ -27,7 +27,8 @@ def merge(releases: Sequence[str | Path], *, out: str | Path, disjoint: bool = F
     """Join the synthetic sets of several releases, each verified first, into one release in the folder ``out``.
 
     Args:
-        releases: Folders of two or more sets; images must be of the same form, classes are joined by name.
+        releases: Folders of two or more sets, or of stages that hold one each; images must be of the same form, classes
+            are joined by name.
         out: Folder to write; it must not exist.
         disjoint: Your word that no record is in the data of two of them: the largest epsilon then holds for all.
             Otherwise what was asked adds up.
@@ -64,6 +65,8 @@ def merge(releases: Sequence[str | Path], *, out: str | Path, disjoint: bool = F
 
 
 def _part(folder: Path) -> Release:
+    if not (folder / CERTIFICATE_FILE).exists() and (folder / "release" / CERTIFICATE_FILE).is_file():
+        folder = folder / "release"  # a stage of continual learning, which is handed on as a whole
     require_verified(folder, "joined with it")
     release = load(folder)
     if release.certificate.joined is not None:
