@@ -125,11 +125,14 @@ def filled(records: Tensor, members: Tensor, chunk: int) -> Iterator[tuple[Tenso
 def steady_chunk(size: int, rate: float, draws: int, most: int) -> int:
     """A size of chunks, at most ``most``, for which nearly always the same number of them is full or nearly so.
 
-    A public function of the question: four deviations above what is expected fit.
+    A public function of the question: so many records as take part in any of its draws, and four deviations more, fit.
 
-    >>> steady_chunk(60_000, 256 / 60_000, 10, 845), steady_chunk(1000, 1.0, 1, 300)
-    (691, 250)
+    >>> steady_chunk(60_000, 256 / 60_000, 10, 845), steady_chunk(12_000, 256 / 12_000, 10, 845)
+    (677, 834)
+    >>> steady_chunk(1000, 1.0, 1, 300)
+    250
     """
-    expected = size if rate >= 1 else min(size, draws * size * rate + 4 * math.sqrt(draws * size * rate))
+    chance = 1 - (1 - min(1.0, rate)) ** draws
+    expected = min(size, size * chance + 4 * math.sqrt(size * chance * (1 - chance)))
     chunks = max(1, math.ceil(expected / most))
     return max(1, math.ceil(expected / chunks))
