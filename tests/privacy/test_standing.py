@@ -21,6 +21,7 @@ from privset.privacy import (
     TotalQuestion,
     go_on,
     seeded_noise,
+    standing,
     system_noise,
 )
 from privset.privacy.ledger import read
@@ -215,6 +216,34 @@ def test_what_a_kill_leaves_between_two_files_goes(tmp_path):
     assert Run(tmp_path).step == 1
     assert len(list(tmp_path.glob("standing-*"))) == 1
     assert not list(tmp_path.glob(".*"))
+
+
+def test_a_kill_before_the_last_secret_is_overwritten_leaves_it_a_name_and_the_next_process_erases_it(
+    tmp_path, monkeypatch
+):
+    first = Run(tmp_path)
+    first.ask()
+    first.keep()
+    handle, key = os.open(tmp_path / SECRET, os.O_RDONLY), (tmp_path / SECRET).read_bytes()
+    monkeypatch.setattr(standing, "_overwrite", lambda _: os.link(next(tmp_path.glob(".*.partial")), tmp_path / "kept"))
+    first.ask()
+    first.keep()  # as far as a kill would let it, but that it clears the name away
+    monkeypatch.undo()
+    os.rename(tmp_path / "kept", tmp_path / f".{SECRET}.01234567.partial")
+    assert os.pread(handle, len(key), 0) == key
+    assert Run(tmp_path).step == 2
+    assert os.pread(handle, len(key), 0) == bytes(len(key))
+    assert list(tmp_path.glob(".*.partial")) == []
+
+
+def test_a_kill_before_the_secret_is_replaced_leaves_it_two_names_and_it_is_not_erased(tmp_path):
+    first = Run(tmp_path)
+    first.ask()
+    first.keep()
+    os.link(tmp_path / SECRET, tmp_path / f".{SECRET}.01234567.partial")
+    assert Run(tmp_path).step == 1
+    assert list(tmp_path.glob(".*.partial")) == []
+    assert Run(tmp_path).step == 1
 
 
 def test_a_reopened_ledger_needs_a_standing_or_kept_answers_and_not_both(tmp_path):

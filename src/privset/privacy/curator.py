@@ -37,8 +37,8 @@ class Curator:
         ledger: Where each question is charged before it is answered.
         noise: Source of noise and of samples.
         device: Where answers are computed.
-        chunk: How many per-record gradients, or images before wards, are held at once (memory and speed alone); None
-            chooses.
+        chunk: How many per-record gradients, or images before wards, are held at once; None chooses. A matter of memory
+            and speed, but that wards draw their dice chunk by chunk: with another one they learn by other dice.
         tally: Receives what the data holder alone may see.
         kept: Keeps the answers to `total` questions before they are given, and gives those it has again.
         standing: Counts the answers that are given, and keeps where the run stands; of a run that is taken up again it

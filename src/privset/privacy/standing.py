@@ -17,6 +17,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import secrets
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -79,7 +80,10 @@ class Standing(Checkpoint):
         self._used: dict[GaussianEvent, int] = {}
         self._digest: str | None = None
         for partial in folder.glob(f".{SECRET}.*.partial"):
-            erase(partial)
+            if (folder / SECRET).exists() and partial.samefile(folder / SECRET):
+                partial.unlink()  # a second name of the one that counts
+            else:
+                erase(partial)
         for partial in folder.glob(f".{_STATES}.*.partial"):  # a state that a kill cut short
             partial.unlink()
         self.is_new = not (folder / SECRET).exists()
@@ -143,11 +147,19 @@ class Standing(Checkpoint):
             ) from error
 
     def _write(self) -> None:
-        """Replace the secret as a whole, and overwrite the last one: it has the key too."""
+        """Replace the secret as a whole, and overwrite the last one: it has the key too.
+
+        Until it is overwritten the last one has a second name, by which it is found and erased after a kill.
+        """
         path, content = self._folder / SECRET, self._content()
         content |= {"check": _check(content)}
+        last = self._folder / f".{SECRET}.{secrets.token_hex(4)}.partial"
         with contextlib.ExitStack() as stack:
             old = stack.enter_context(open(path, "r+b")) if path.exists() else None
+            if old is not None:
+                stack.callback(last.unlink, missing_ok=True)
+                with contextlib.suppress(OSError):  # a file system without second names
+                    os.link(path, last)
             write_whole(path, json.dumps(content).encode())
             if old is not None:
                 _overwrite(old.fileno())
