@@ -49,8 +49,8 @@ def test_a_study_of_courses_end_to_end(tmp_path):
     assert len(once["recipes"]["quick"]["stages"]) == 1
     assert len(private["recipes"][AS_TRAINED]["stages"]) == 2
     drawn = (tmp_path / "toy" / "toy-digits.svg").read_text()
-    assert "dp-merf, epsilon 5, quick" in drawn
-    assert "dp-sgd" in drawn
+    assert "dp-merf (several), epsilon 5, quick" in drawn
+    assert "dp-sgd (private)" in drawn
     assert drawn.count("<circle") == 4  # all at once is no curve
     assert (tmp_path / "toy" / "toy-digits.png").exists()
     assert list((tmp_path / "toy" / ".parts").iterdir()) == []

@@ -38,6 +38,7 @@ def test_a_study_of_settings_says_what_each_cell_changes():
     assert lines[2].startswith("| fashion-mnist | nothing | ")
     for line, cell in zip(lines[2:], cells, strict=True):
         changes = " ".join(f"`{name}` {value:g}" for name, value in cell.settings.items()) or "nothing"
+        changes += "" if cell.stages is None else f", with {cell.stages} parties"
         found = json.loads((ROOT / "results" / "settings" / f"{cell.name}.json").read_bytes())["accuracy"]
         assert line == f"| {cell.data} | {changes} | {found['mean']:.1f} ± {found['std']:.1f} | 2 x 3 |"
 

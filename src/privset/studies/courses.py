@@ -106,8 +106,9 @@ def figures(cells: Iterable[dict[str, Any]]) -> dict[str, continual.Figure]:
 
 
 def _name(cell: dict[str, Any]) -> str:
-    """The method, and what the cell's name says of its settings after it."""
-    return cell["method"] + cell["cell"].partition(cell["method"])[2]
+    """The method, and what the cell's name says of its settings."""
+    _, named, rest = cell["cell"].partition(cell["method"])
+    return cell["method"] + (rest if named else f" ({cell['cell']})")
 
 
 def _mean_and_deviation(values: Iterable[float]) -> dict[str, float]:

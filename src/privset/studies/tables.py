@@ -62,6 +62,7 @@ def changed(name: str, results: Path) -> str:
     for cell in study.cells:
         if (found := Results(results, study).cell(cell)) is not None:
             changes = ", ".join(f"`{setting}` {value:g}" for setting, value in cell.settings.items()) or "nothing"
+            changes += "" if cell.stages is None else f", with {cell.stages} parties"
             rows.append([cell.data, changes, _accuracy(found["accuracy"]), _runs(found)])
     return _markdown(rows)
 

@@ -43,8 +43,8 @@ _SETTINGS: dict[str, tuple[float, ...]] = {
 """By name: other values of settings of moments."""
 
 
-def _settings(changed: dict[str, float], data: str = "fashion-mnist") -> Cell:
-    words = [] if data == "fashion-mnist" else [data]
+def _settings(changed: dict[str, float], data: str = "fashion-mnist", stages: int | None = None) -> Cell:
+    words = ([] if data == "fashion-mnist" else [data]) + ([] if stages is None else ["parties"])
     return Cell(
         name="-".join([*words, "standard", *(f"{name}-{value:g}" for name, value in changed.items())]),
         method="moments",
@@ -55,6 +55,7 @@ def _settings(changed: dict[str, float], data: str = "fashion-mnist") -> Cell:
         settings=changed,
         recipes=("paper",),
         sets=2,
+        stages=stages,
         held_out=True,
     )
 
@@ -68,6 +69,8 @@ SETTINGS = Study(
         *(_settings({name: value}) for name, values in _SETTINGS.items() for value in values),
         # What was better there, on other data.
         *(_settings(changed, data) for data in ("mnist", "cifar10") for changed in ({}, {"warp": 0.0})),
+        # Whether a party of two classes does well to refine its set, which it can for these two alone.
+        *(_settings(changed, stages=5) for changed in ({}, {"pool": 0})),
     ),
 )
 
