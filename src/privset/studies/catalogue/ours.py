@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from privset.studies.study import Cell, Study
 
 
@@ -43,7 +45,7 @@ _SETTINGS: dict[str, tuple[float, ...]] = {
 """By name: other values of settings of moments."""
 
 
-def _settings(changed: dict[str, float], data: str = "fashion-mnist", stages: int | None = None) -> Cell:
+def _settings(changed: Mapping[str, float], data: str = "fashion-mnist", stages: int | None = None) -> Cell:
     words = ([] if data == "fashion-mnist" else [data]) + ([] if stages is None else ["parties"])
     return Cell(
         name="-".join([*words, "standard", *(f"{name}-{value:g}" for name, value in changed.items())]),
