@@ -66,7 +66,7 @@ from privset.release import (
 from privset.release.certificate import plain
 from privset.release.sections import Party
 from privset.release.software import deciding_versions
-from privset.release.statement import Holding, rounded_up
+from privset.release.statement import WENT_ON, Holding, rounded_up
 from privset.release.unfinished import PLACE, check_free, ledger_beside, place_of
 
 
@@ -161,13 +161,16 @@ def train(
     Arguments and charges are those of `generate`; by default the method is dp-sgd with its strong settings. The same
     call takes a killed run up again. With ``start``, a published classifier of the same form, training goes
     on from its weights, once they are verified; a private one cannot go on from one that is not. What ``start`` cost
-    is not in this certificate, which says so: where records were used for both, epsilons add up.
+    is not in this certificate, which says so: where records were used for both, epsilons add up. A ``party`` names
+    it last among what it received.
     """
     method = method or DpSgd(DpSgdConfig())
     if not isinstance(method, TrainingMethod):
         raise ConfigError(f"{method.name} trains no classifier, but makes a synthetic set; call privset.generate")
     job = _Job.prepare(data, method, budget, Path(out), noise, execution, observer, tally, party)
     start, limits = (None, ()) if start is None else _verified_start(start, job)
+    if party is not None and party.received[-1:] != (() if start is None else (start.certificate.seal,)):
+        raise ConfigError("a party's classifier goes on from the last one that it received, and from no other")
     with job.asking("train", start=None if start is None else start.certificate.seal) as asked:
         trained = method.train(
             asked.curator,
@@ -426,7 +429,7 @@ def _verified_start(start: ClassifierRelease, job: _Job) -> tuple[ClassifierRele
             "classifier, or from none"
         )
     return start, (
-        f"Training went on from the classifier whose certificate has the seal {start.certificate.seal}, of epsilon "
+        f"{WENT_ON} {start.certificate.seal}, of epsilon "
         f"{rounded_up(found.epsilon_spent)} and delta {found.delta:g}. That is not part of this guarantee: records of "
         "that classifier, of which this one says something too, are protected by that epsilon and not by this one; for "
         "a record that was used for both, the epsilons add up, and so do the deltas.",

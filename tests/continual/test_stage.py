@@ -4,7 +4,7 @@ import dataclasses
 import json
 import shutil
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from privset.data.partitions import split
 from privset.errors import ConfigError, DataError, ReleaseError
 from privset.observer import Observer
 from privset.release import Certificate, verify
+from privset.release.sections import Party
 
 
 def stage(
@@ -99,7 +100,11 @@ def test_the_noise_is_calibrated_to_the_partys_own_number_of_records(tmp_path, d
 
 
 def test_each_stage_has_noise_of_its_own(tmp_path, dataset):
-    twice = [stage(dataset, ("ant", "bee"), tmp_path / str(number), number) for number in (1, 2)]
+    stage(dataset, ("cat", "dog"), tmp_path / "other")
+    twice = [
+        stage(dataset, ("ant", "bee"), tmp_path / str(number), number, received=[tmp_path / "other"][: number - 1])
+        for number in (1, 2)
+    ]
     assert twice[0].certificate.contents.digest != twice[1].certificate.contents.digest
 
 
@@ -213,7 +218,8 @@ def test_a_classifier_goes_on_from_the_last_one_and_its_certificate_says_whose_i
     for folder, received in (("one", []), ("two", ["one"])):
         party = ("ant", "bee") if folder == "one" else ("cat", "dog")
         stage(dataset, party, tmp_path / folder, 1 + len(received), "dp-sgd", [tmp_path / name for name in received])
-    fresh = stage(dataset, ("cat", "dog"), tmp_path / "fresh", 2, "dp-sgd")
+    stage(dataset, ("eel", "fox"), tmp_path / "another", 1, "dp-sgd")
+    fresh = stage(dataset, ("cat", "dog"), tmp_path / "fresh", 2, "dp-sgd", [tmp_path / "another"])
     note = json.loads((tmp_path / "two" / "stage.json").read_text())
     assert note["digest"] != fresh.certificate.contents.digest  # same records and noise, other start
     assert [one["classes"] for one in note["received"]] == [["ant", "bee"]]
@@ -275,12 +281,70 @@ def test_a_classifier_that_cost_too_much_cannot_be_left_out(tmp_path, dataset):
     assert not (tmp_path / "last").exists()
 
 
+def test_what_is_received_is_of_one_kind_and_given_once(tmp_path, dataset):
+    stage(dataset, CLASSES[:2], tmp_path / "set")
+    stage(dataset, CLASSES[2:4], tmp_path / "classifier", method="dp-sgd", known=CLASSES)
+    with pytest.raises(ReleaseError, match=r"set/release is a set and \S*classifier/release a classifier"):
+        receive([tmp_path / "set", tmp_path / "classifier"], BUDGET, private=False)
+    with pytest.raises(ReleaseError, match="are the same release; give it once"):
+        receive([tmp_path / "set", tmp_path / "set"], BUDGET, private=False)
+
+
+def test_a_stage_that_is_repeated_among_later_ones_is_told_so(tmp_path, dataset):
+    line = [tmp_path / "all" / name for name in ("1", "2", "3")]
+    for number, folder in enumerate(line, 1):
+        party = CLASSES[2 * number - 2 : 2 * number]
+        stage(dataset, party, folder, number, "dp-sgd", line[: number - 1], known=CLASSES)
+    with pytest.raises(ReleaseError, match=r"3/release is a later stage than \S*2, and goes on from it"):
+        receive([tmp_path / "all"], BUDGET, private=False, own=line[1])
+
+
+def test_the_number_of_a_stage_is_that_of_what_it_received_and_classifiers_are_in_line(tmp_path, dataset):
+    with pytest.raises(ConfigError, match=r"this is stage 1, after 0 release\(s\), not 2"):
+        stage(dataset, CLASSES[:2], tmp_path / "one", 2)
+    assert not (tmp_path / "one").exists()
+    line = [tmp_path / "1", tmp_path / "2"]
+    for number, folder in enumerate(line, 1):
+        party = CLASSES[2 * number - 2 : 2 * number]
+        stage(dataset, party, folder, number, "dp-sgd", line[: number - 1], known=CLASSES)
+    last = Stage.prepare(
+        dataset, CLASSES[4:], number=3, method=method_named("dp-sgd"), budget=BUDGET, out=tmp_path / "3", noise_seed=7
+    )
+    with pytest.raises(ReleaseError, match="from the first to the last"):
+        last.run(receive(line, BUDGET, private=False)[::-1])
+
+
+def test_a_party_names_what_its_classifier_goes_on_from_and_nothing_else(tmp_path, dataset):
+    """Or the records of the other would be in the weights, and in no guarantee."""
+    first = stage(dataset, CLASSES[:2], tmp_path / "one", method="dp-sgd", known=CLASSES, seed=None)
+    own, method = of_classes(dataset, CLASSES[2:4], among=CLASSES), cast(Any, method_named("dp-sgd"))
+    silent, false = Party(classes=CLASSES[2:4], received=()), Party(classes=CLASSES[2:4], received=("0" * 64,))
+    theirs = cast(Any, first.release)
+    for start, party in ((theirs, silent), (theirs, false), (None, false)):
+        with pytest.raises(ConfigError, match="goes on from the last one that it received, and from no other"):
+            pipeline.train(own, method=method, budget=BUDGET, out=tmp_path / "two", start=start, party=party)
+    assert not list(tmp_path.glob("two*"))
+    path = stage(dataset, CLASSES[2:4], tmp_path / "two", 2, "dp-sgd", [tmp_path / "one"], seed=None).release.path
+    forged(path, lambda document: document["party"].update(received=[]))
+    assert {check.name for check in verify(path).failures} == {"party"}
+
+
+@pytest.mark.parametrize("left", [".DS_Store", ".stage.json.deadbeef.partial", "README.txt"])
+def test_a_stage_that_was_begun_is_taken_up_whatever_lies_beside_it(tmp_path, dataset, left):
+    own = stage(dataset, CLASSES[:2], tmp_path / "one")
+    (tmp_path / "one" / "stage.json").unlink()
+    (tmp_path / "one" / left).write_text("")
+    assert stage(dataset, CLASSES[:2], tmp_path / "one").certificate == own.certificate
+    assert (tmp_path / "one" / "stage.json").exists()
+    assert not list((tmp_path / "one").glob("*.partial"))
+
+
 def test_outputs_are_named_once_and_folders_hold_nothing_else(tmp_path, dataset):
     with pytest.raises(ConfigError, match="known must name each class once"):
         stage(dataset, CLASSES[:2], tmp_path / "one", method="dp-sgd", known=(*CLASSES, "ant"))
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").write_text("")
-    with pytest.raises(ReleaseError, match=r"holds something else \(thesis.txt\)"):
+    (tmp_path / "mine" / "press-release.txt").write_text("")
+    with pytest.raises(ReleaseError, match=r"holds something else \(press-release.txt\)"):
         stage(dataset, CLASSES[:2], tmp_path / "mine")
 
 
@@ -344,7 +408,7 @@ def test_a_stage_that_died_before_its_note_names_what_it_had_received_and_nothin
     note.unlink()  # as if it had died just then
     for others in ([], both[:1], *([both[::-1]] if method == "dp-merf" else [])):  # classifiers have one order
         with pytest.raises(ReleaseError, match="other releases received"):
-            stage(dataset, CLASSES[4:], tmp_path / "3", received=others, **last)
+            stage(dataset, CLASSES[4:], tmp_path / "3", received=others, **(last | {"number": len(others) + 1}))
         assert not note.exists()
     assert stage(dataset, CLASSES[4:], tmp_path / "3", received=both, **last).certificate == own.certificate
     assert note.read_bytes() == written

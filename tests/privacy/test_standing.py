@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import stat
+from pathlib import Path
 
 import pytest
 import torch
@@ -218,25 +219,41 @@ def test_what_a_kill_leaves_between_two_files_goes(tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_kill_before_the_last_secret_is_overwritten_leaves_it_a_name_and_the_next_process_erases_it(
-    tmp_path, monkeypatch
+@pytest.mark.parametrize("failing", ["_overwrite", "write_whole"])
+def test_what_stops_before_the_last_secret_is_overwritten_leaves_it_a_name_and_the_next_process_erases_it(
+    tmp_path, monkeypatch, failing
 ):
+    """A kill, Ctrl-C or a failing disk, just after the secret was replaced."""
     first = Run(tmp_path)
     first.ask()
     first.keep()
     handle, key = os.open(tmp_path / SECRET, os.O_RDONLY), (tmp_path / SECRET).read_bytes()
-    monkeypatch.setattr(standing, "_overwrite", lambda _: os.link(next(tmp_path.glob(".*.partial")), tmp_path / "kept"))
+    real = standing.write_whole
+
+    def stopped(*given):
+        if failing == "write_whole":
+            real(*given)
+            if given[0].name != SECRET:
+                return
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(standing, failing, stopped)
     first.ask()
-    first.keep()  # as far as a kill would let it, but that it clears the name away
+    with pytest.raises(KeyboardInterrupt):
+        first.keep()
     monkeypatch.undo()
-    os.rename(tmp_path / "kept", tmp_path / f".{SECRET}.01234567.partial")
     assert os.pread(handle, len(key), 0) == key
+    assert all(standing.is_secret(path) for path in tmp_path.glob(".*.partial"))
     assert Run(tmp_path).step == 2
     assert os.pread(handle, len(key), 0) == bytes(len(key))
     assert list(tmp_path.glob(".*.partial")) == []
 
 
-def test_a_kill_before_the_secret_is_replaced_leaves_it_two_names_and_it_is_not_erased(tmp_path):
+@pytest.mark.parametrize("can_tell", [True, False])
+def test_a_kill_before_the_secret_is_replaced_leaves_it_two_names_and_it_is_not_erased(tmp_path, monkeypatch, can_tell):
+    """Nor on a file system that numbers a file anew for each of its names."""
+    if not can_tell:
+        monkeypatch.setattr(Path, "samefile", lambda *_: False)
     first = Run(tmp_path)
     first.ask()
     first.keep()

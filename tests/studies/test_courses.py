@@ -139,6 +139,9 @@ def test_the_study_of_the_papers_figure():
     # What `moments` is compared with, all classes at once, is another study's cell of the same settings.
     whole = next(one for one in get("moments").cells if one.name == "mnist-eps1-ipc10").definition()
     assert cells["mnist-eps1-moments"].definition() == whole | {"stages": 5}
+    assert cells["mnist-eps1-psg"].definition() | {"snapshots": 0} == next(
+        one for one in get("psg").cells if one.name == "mnist-eps1-ipc10"
+    ).definition() | {"stages": 5, "snapshots": 0}
     assert "stages" not in get("moments").cells[0].definition()  # what is on file stays valid
 
 

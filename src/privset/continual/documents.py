@@ -20,6 +20,8 @@ def write(path: Path, content: bytes) -> None:
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        for left in path.parent.glob(f".{path.name}.*.partial"):  # by a process that was killed just then
+            left.unlink()
         partial.write_bytes(content)
         os.replace(partial, path)
     except OSError as error:

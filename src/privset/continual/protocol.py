@@ -103,7 +103,8 @@ def prepare(
     if not parties:
         raise ConfigError("there is no party")
     exam.check(dataset, method)
-    if out.is_dir() and any(out.iterdir()) and not any(path.is_dir() for path in out.glob("stage-*")):
+    others = [path for path in out.iterdir() if not path.name.startswith(".")] if out.is_dir() else []
+    if others and not any(path.is_dir() for path in out.glob("stage-*")):
         raise ReleaseError(f"{out} exists and is something else; choose another folder")
     known = tuple(name for party in parties for name in party)
     stages = [

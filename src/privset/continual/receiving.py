@@ -83,12 +83,16 @@ def receive(
     """
     received: list[Received] = []
     owners: dict[str, Path] = {}
+    seals: dict[str, Path] = {}
     for path in find(folders, own=own):
         require_verified(path, "learned from it")
         release = load_published(path)
         _check_cost(path, release.certificate, budget, private)
         one = Received(release=release, classes=_classes(path, release))
         _check_note(one)
+        if one.certificate.seal in seals:
+            raise ReleaseError(f"{path} and {seals[one.certificate.seal]} are the same release; give it once")
+        seals[one.certificate.seal] = path
         for name in one.classes:
             if name in owners:
                 raise ReleaseError(
@@ -97,7 +101,7 @@ def receive(
                 )
             owners[name] = path
         received.append(one)
-    return _chained(received)
+    return in_line(received, own=own)
 
 
 def mention(one: Received) -> dict[str, Any]:
@@ -115,26 +119,42 @@ def mention(one: Received) -> dict[str, Any]:
     }
 
 
-def _chained(received: list[Received]) -> list[Received]:
-    """Classifiers in the order in which they went on from each other; sets as they are."""
-    if not any(isinstance(one.release, ClassifierRelease) for one in received):
-        return received
+def in_line(received: Sequence[Received], *, own: Path | None = None) -> list[Received]:
+    """Classifiers in the order in which they went on from each other; sets as they are.
+
+    A certificate that was forged may be silent about what its classifier went on from; nothing could show that.
+
+    Args:
+        received: Verified.
+        own: The stage that receives, which a later one may go on from.
+
+    Raises:
+        ReleaseError: Sets and classifiers are mixed, one that a classifier went on from is missing, or they are not one
+            line.
+    """
+    kinds = {isinstance(one.release, ClassifierRelease): one.release.path for one in received}
+    if len(kinds) > 1:
+        raise ReleaseError(f"{kinds[False]} is a set and {kinds[True]} a classifier; parties publish one kind")
+    if True not in kinds:
+        return list(received)
     before = {one.certificate.seal: one.certificate.party.received if one.certificate.party else () for one in received}
     ordered = sorted(received, key=lambda one: len(before[one.certificate.seal]))
     seals = [one.certificate.seal for one in ordered]
     for number, one in enumerate(ordered):
-        expected = tuple(seals[:number])
-        if before[one.certificate.seal] == expected:
+        earlier, path = before[one.certificate.seal], one.release.path
+        if earlier == tuple(seals[:number]):
             continue
-        missing = [seal for seal in before[one.certificate.seal] if seal not in seals]
+        missing = [seal for seal in earlier if seal not in seals]
+        if own is not None and (read_note(own) or {}).get("seal") in missing:
+            raise ReleaseError(f"{path} is a later stage than {own}, and goes on from it; name the earlier ones singly")
         if missing:
             raise ReleaseError(
-                f"{one.release.path} goes on from a classifier that was not received, with the seal {missing[0]}: its "
-                "weights say something of those records too; get all stages before it"
+                f"{path} goes on from a classifier that was not received, with the seal {missing[0]}: its weights say "
+                "something of those records too; get all stages before it"
             )
         raise ReleaseError(
-            f"{one.release.path} does not go on from {ordered[number - 1].release.path}; classifiers go from one party "
-            "to the next, so give the stages of one such line"
+            f"{path} does not go on from {ordered[number - 1].release.path}; classifiers go from one party to the "
+            "next, so give the stages of one such line"
         )
     return ordered
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from privset import pipeline
 from privset.continual.documents import write_json
-from privset.continual.receiving import NOTE, RELEASE, Received, mention, read_note
+from privset.continual.receiving import NOTE, RELEASE, Received, in_line, mention, read_note
 from privset.data import Dataset, of_classes
 from privset.errors import ConfigError, ReleaseError
 from privset.facts import PublicFacts
@@ -103,9 +103,11 @@ class Stage:
 
     def check_free(self) -> None:
         """Refuse a folder that cannot be written to; one with a release is looked at when the stage is run."""
-        others = [path.name for path in self.out.iterdir()] if self.out.is_dir() else []
-        if foreign := sorted(name for name in others if name != NOTE and RELEASE not in name):
-            raise ReleaseError(f"{self.out} holds something else ({foreign[0]}); choose another --out")
+        others = sorted(path.name for path in self.out.iterdir()) if self.out.is_dir() else []
+        begun = any(name in (NOTE, RELEASE) or name.startswith(f"{RELEASE}.") for name in others)
+        foreign = [name for name in others if not name.startswith(".")]
+        if foreign and not begun:
+            raise ReleaseError(f"{self.out} holds something else ({foreign[0]}); move it away, or choose another --out")
         if not self.release.is_dir():
             check_free(self.release, resumable=self.method.resumable)
 
@@ -152,6 +154,10 @@ class Stage:
 
     def _start(self, received: Sequence[Received]) -> ClassifierRelease | None:
         """Refuse what does not go together; the classifier to go on from, if there is one."""
+        if self.number != len(received) + 1:
+            raise ConfigError(f"this is stage {len(received) + 1}, after {len(received)} release(s), not {self.number}")
+        if in_line(received) != list(received):
+            raise ReleaseError("classifiers are received from the first to the last; see `receive`")
         making = "sets" if isinstance(self.method, SetMethod) else "classifiers"
         for one in received:
             where, theirs = one.release.path, one.certificate.facts

@@ -79,11 +79,7 @@ class Standing(Checkpoint):
         self._folder, self._noise, self._run = folder, noise, _sha256(run.encode())
         self._used: dict[GaussianEvent, int] = {}
         self._digest: str | None = None
-        for partial in folder.glob(f".{SECRET}.*.partial"):
-            if (folder / SECRET).exists() and partial.samefile(folder / SECRET):
-                partial.unlink()  # a second name of the one that counts
-            else:
-                erase(partial)
+        _clear(folder)
         for partial in folder.glob(f".{_STATES}.*.partial"):  # a state that a kill cut short
             partial.unlink()
         self.is_new = not (folder / SECRET).exists()
@@ -157,12 +153,14 @@ class Standing(Checkpoint):
         with contextlib.ExitStack() as stack:
             old = stack.enter_context(open(path, "r+b")) if path.exists() else None
             if old is not None:
-                stack.callback(last.unlink, missing_ok=True)
                 with contextlib.suppress(OSError):  # a file system without second names
                     os.link(path, last)
+                    if not last.samefile(path):  # or one that cannot tell that it is the same file
+                        last.unlink()
             write_whole(path, json.dumps(content).encode())
             if old is not None:
                 _overwrite(old.fileno())
+                last.unlink(missing_ok=True)  # not if that failed: it has to be found the next time
 
     def _content(self) -> dict[str, Any]:
         used = [dataclasses.asdict(event) | {"count": count} for event, count in self._used.items()]
@@ -218,6 +216,24 @@ def go_on(
         except OSError as error:
             raise BudgetError(f"{folder / SECRET} cannot be written ({error.strerror}); nothing was charged") from error
     return ledger, standing, noise
+
+
+def is_secret(path: Path) -> bool:
+    """Whether this is where noise stood, or what a process that was stopped left of an earlier place."""
+    return path.name == SECRET or path.match(f".{SECRET}.*.partial")
+
+
+def _clear(folder: Path) -> None:
+    """Erase what processes that were stopped left of secrets; the one that counts stays, also if it has two names."""
+    secret = folder / SECRET
+    content = secret.read_bytes() if secret.exists() else None
+    for partial in folder.glob(f".{SECRET}.*.partial"):
+        if content is not None and partial.samefile(secret):
+            partial.unlink()
+        else:
+            erase(partial)
+    if content is not None and secret.read_bytes() != content:  # a file system on which samefile could not tell
+        write_whole(secret, content)
 
 
 def erase(path: Path) -> None:

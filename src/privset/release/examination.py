@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
@@ -27,7 +28,7 @@ from privset.release.classifier import Classifier
 from privset.release.generator import Generator
 from privset.release.sections import ClassifierContents, GeneratorContents, SetContents, StatisticsContents
 from privset.release.snapshots import Snapshots
-from privset.release.statement import NOT_ACCOUNTED, rounded_up
+from privset.release.statement import NOT_ACCOUNTED, WENT_ON, rounded_up
 from privset.release.statistics import NoisyStatistics
 from privset.release.synthetic import SyntheticSet
 from privset.version import PUBLISHED, __version__
@@ -313,11 +314,11 @@ class Examination:
         )
         expect(len(set(party.received)) == len(party.received), "one release is named twice among those received")
         expect(certificate.seal not in party.received, "it cannot have received itself")
-        if certificate.contents.kind == "classifier" and party.received:
-            said = certificate.not_accounted[len(NOT_ACCOUNTED) :]
+        if certificate.contents.kind == "classifier":
+            said = " ".join(certificate.not_accounted[len(NOT_ACCOUNTED) :])
             expect(
-                any(party.received[-1] in words for words in said),
-                "it names a classifier that it had received, and does not say that training went on from that",
+                tuple(re.findall(rf"{WENT_ON} ([0-9a-f]+)", said)) == party.received[-1:],
+                "what it says training went on from is not the last classifier that it names as received",
             )
         return f"{', '.join(party.classes)}, after {len(party.received)} release(s) of others"
 

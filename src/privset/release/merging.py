@@ -42,7 +42,8 @@ def merge(releases: Sequence[str | Path], *, out: str | Path, disjoint: bool = F
     check_writable(Path(out))
     loaded = [_part(folder) for folder in folders]
     certificates = [one.certificate for one in loaded]
-    joint.check_different([(str(one.path), one.certificate) for one in loaded], disjoint=disjoint)
+    named = [(str(folder), one.certificate) for folder, one in zip(folders, loaded, strict=True)]
+    joint.check_different(named, disjoint=disjoint)
     forms = {one.set.pixel_form for one in loaded}
     if len(forms) > 1:
         raise ReleaseError(f"{' and '.join(sorted(forms))} do not go into one set; make all releases in one form")

@@ -10,6 +10,9 @@ import decimal
 import math
 from typing import Literal
 
+WENT_ON = "Training went on from the classifier whose certificate has the seal"
+"""How a certificate says what its classifier goes on from; the seal follows."""
+
 NOT_ACCOUNTED = (
     "The number of private records is treated as public knowledge; the guarantee does not hide it.",
     "The class names, the shape of the images and the constants they are normalised with are treated as "

@@ -23,7 +23,7 @@ from privset.errors import InUseError, ReleaseError
 from privset.methods import Checkpoint
 from privset.privacy.kept import write_whole
 from privset.privacy.ledger import sync_folder, unfinished
-from privset.privacy.standing import SECRET, erase
+from privset.privacy.standing import SECRET, erase, is_secret
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import LEDGER_FILE
 from privset.release.folder import check_writable
@@ -125,8 +125,9 @@ class Unfinished:
 
     def _leave(self) -> bool:
         """Let go of the folder; False, and no folder, if there is nothing in it to take up."""
-        nothing = (_RUN, _LOCK, SECRET)  # noise that nothing was charged for has not been used
-        kept = self.ledger.exists() or any(path.name not in nothing for path in self.folder.glob("*"))
+        # Noise that nothing was charged for has not been used.
+        found = [path for path in self.folder.glob("*") if path.name not in (_RUN, _LOCK) and not is_secret(path)]
+        kept = self.ledger.exists() or bool(found)
         if not kept:
             _remove(self.folder)
         os.close(self._handle)

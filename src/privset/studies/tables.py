@@ -116,15 +116,15 @@ def stages(name: str, results: Path) -> str:
 
 
 def _undivided(cell: Cell, recipe: str, results: Path) -> str:
-    """What a cell of any study measured by this recipe in the same way, however many networks, with one party."""
+    """What another study measured by this recipe in the same way, however many networks, with one party; or nothing."""
     ignored = ("stages", "networks")
     wanted = {name: value for name, value in cell.definition().items() if name not in ignored}
     for study in STUDIES.values():
         for other in study.cells:
-            found = Results(results, study).cell(other) if other.stages is None else None
-            if found is not None and wanted.items() <= other.definition().items() and not other.held_out:
-                return _accuracy(found["recipes"][recipe]["accuracy"])
-    return "not yet"
+            if other.stages is None and not other.held_out and wanted.items() <= other.definition().items():
+                found = (Results(results, study).cell(other) or {"recipes": {}})["recipes"].get(recipe)
+                return "not yet" if found is None else _accuracy(found["accuracy"])
+    return ""
 
 
 def seconds(kind: str, results: Path) -> str:
