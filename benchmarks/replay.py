@@ -126,10 +126,15 @@ def measure(dataset: Dataset, args: argparse.Namespace, seed: int) -> dict[str, 
 
 
 def method_config(args: argparse.Namespace) -> MomentsConfig:
-    """Preset `light`, with whatever was asked for in its place."""
+    """Preset `light`, with whatever was asked for in its place; the images are averaged over the same share of steps.
+
+    With its averaging but fewer steps, much of the noise that images start from would be left in the average.
+    """
     asked = {name: getattr(args, name) for name in ("networks", "width", "steps", "waves")}
     light = MomentsConfig.light(per_class=args.per_class)
-    return dataclasses.replace(light, **{name: value for name, value in asked.items() if value is not None})
+    config = dataclasses.replace(light, **{name: value for name, value in asked.items() if value is not None})
+    averaging = max(0.0, 1 - (1 - light.averaging) * light.steps / config.steps)
+    return dataclasses.replace(config, averaging=averaging)
 
 
 def compared(runs: Sequence[dict[str, Any]], variant: str) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def test_variants_are_on_file_and_the_random_one_is_plain_moments(replay, tmp_pa
 
     monkeypatch.setitem(networks.CLASSIFIERS, "convnet", functools.partial(networks.ConvNet, width=4))
     dataset = replay.prepared("digits", 600, None)
-    settings = {"networks": 2, "width": 4, "waves": 6, "steps": 4, "seed": 1}
+    settings = {"networks": 2, "width": 4, "waves": 6, "steps": 4, "averaging": 0.0, "seed": 1}
     exam = continual.Exam(recipes=("tiny",), networks=1, seed=1)
     stages = continual.prepare(
         dataset,
