@@ -49,6 +49,7 @@ HELD_OUT = "every sixth of the training records used, held out before anything w
 VARIANTS = {"random": 0, "trained": 2, "half": 1}
 """Of every two networks of the second party, how many are trained."""
 EXECUTION = Execution(chunk=256)
+moments_map = moment_matching.feature_map
 
 
 def prepared(data: str, records: int | None, data_dir: Path | None) -> Dataset:
@@ -89,9 +90,6 @@ def replayed(
     if number % 2 < of_two:
         features.blocks.load_state_dict(trained[number].state_dict())
     return features
-
-
-moments_map = moment_matching.feature_map
 
 
 def measure(dataset: Dataset, args: argparse.Namespace, seed: int) -> dict[str, float]:
@@ -144,14 +142,13 @@ def compared(runs: Sequence[dict[str, Any]], variant: str) -> dict[str, Any]:
     return {"differences": apart, "mean": statistics.mean(apart), "standard_error": error}
 
 
-def document(args: argparse.Namespace, dataset: Dataset, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def document(settings: dict[str, Any], dataset: Dataset, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """All that is put on file; it names no folder of this machine."""
-    asked = {name: value for name, value in vars(args).items() if name not in ("data_dir", "results", "seeds")}
-    words = [f"--{name.replace('_', '-')} {value}" for name, value in asked.items() if value is not None]
-    settings = {name: value for name, value in dataclasses.asdict(method_config(args)).items() if name != "seed"}
+    asked = ((name, value) for name, value in settings.items() if name not in ("parties", "moments"))
+    words = [f"--{name.replace('_', '-')} {value}" for name, value in asked if value is not None]
     return {
         "what": WHAT,
-        "settings": asked | {"parties": divide(class_order(dataset), 2), "moments": settings},
+        "settings": settings,
         "records": {"measured": len(dataset.train), "held out": len(dataset.test or ())},
         "tested_on": HELD_OUT,
         "noise": NOISE,
@@ -187,18 +184,20 @@ def main(words: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     code = commit()  # at the start: files may change while the code that was read runs on
     dataset = prepared(args.data, args.records, args.data_dir)
+    settings = {name: value for name, value in vars(args).items() if name not in ("data_dir", "results", "seeds")}
+    settings["parties"] = [list(classes) for classes in divide(class_order(dataset), 2)]
+    settings["moments"] = {k: v for k, v in dataclasses.asdict(method_config(args)).items() if k != "seed"}
     path = args.results / "replay" / f"{args.data}-eps{args.epsilon:g}.json"
-    runs: list[dict[str, Any]] = json.loads(path.read_bytes())["runs"] if path.exists() else []
-    if runs:
-        ours = json.loads(json.dumps(document(args, dataset, runs)))
-        if ours["settings"] != json.loads(path.read_bytes())["settings"]:
-            parser.error(f"{path} was measured with other settings; repeat those, or choose another --results")
+    known = json.loads(path.read_bytes()) if path.exists() else {"settings": settings, "runs": []}
+    if known["settings"] != settings:
+        parser.error(f"{path} was measured with other settings; repeat those, or choose another --results")
+    runs: list[dict[str, Any]] = known["runs"]
     for seed in sorted(set(range(args.seeds)) - {run["seed"] for run in runs}):
         start = time.perf_counter()
         found = measure(dataset, args, seed)
         seconds = round(time.perf_counter() - start, 1)
         runs.append({"seed": seed, "accuracy": found, "seconds": seconds, "commit": code})
-        write(path, (json.dumps(document(args, dataset, runs), indent=2) + "\n").encode())
+        write(path, (json.dumps(document(settings, dataset, runs), indent=2) + "\n").encode())
         print(f"seed {seed}: {found}, {seconds} s: {path}", flush=True)
 
 
