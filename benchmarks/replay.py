@@ -10,7 +10,8 @@ the sets of both and tested, as in `privset continual`.
 writes results/replay/fashion-mnist-eps1.json after each seed, and does not run seeds again that are on file. By default
 the settings are those of preset `light`; an hour of one core asks for fewer. The test split is never looked at: every
 sixth training record is held out before anything is measured, and tested on. All three variants of a seed have the
-same first set, the same noise and the same start of what is trained, so that their differences can be paired.
+same first set, noise and classifier seeds, so that their differences can be paired. A trained network has the fixed
+view of the random one whose place it takes, and first weights of its own; it is the same in `trained` and `half`.
 """
 
 from __future__ import annotations
