@@ -97,11 +97,13 @@ def test_images_stay_pixels_from_the_start_on_in_every_channel():
     assert bool((images == high).any())
 
 
-def test_the_average_is_that_of_the_past_images():
-    descent = Descent(draws(1, 0.1)[0], FACTS, averaging=0.8, smoothness=1.0)
-    expected = descent.images.clone()
+@pytest.mark.parametrize("averaging", [0.0, 0.8, 0.999])
+def test_the_average_is_that_of_the_past_images_and_has_nothing_of_the_noise_they_began_as(averaging):
+    descent, past = Descent(draws(1, 0.1)[0], FACTS, averaging=averaging, smoothness=1.0), []
     for images in walk(descent, draws(5, 1.0, seed=1), rate=0.1):
-        expected = 0.8 * expected + 0.2 * images
+        past.append(images.clone())
+        weights = torch.tensor([averaging**age for age in reversed(range(len(past)))], dtype=torch.float64)
+        expected = torch.tensordot(weights / weights.sum(), torch.stack(past), dims=1)
         assert torch.allclose(descent.average, expected, atol=1e-12)
 
 

@@ -3,7 +3,7 @@ import shutil
 from pathlib import Path
 
 from privset.studies import get
-from privset.studies.tables import changed, compared, filled, gradients, seconds, sizes, stages, steps, table
+from privset.studies.tables import changed, compared, filled, gradients, replay, seconds, sizes, stages, steps, table
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,6 +66,18 @@ def test_what_is_on_file_of_one_party_elsewhere_is_found_by_its_settings(tmp_pat
     (tmp_path / "continual").mkdir()
     shutil.copy(ROOT / "results" / "continual" / "mnist-eps1-moments.json", tmp_path / "continual")
     assert stages("continual", tmp_path).splitlines()[-1].endswith("| not yet |")
+
+
+def test_replay_is_a_difference_with_its_error(tmp_path):
+    (tmp_path / "replay").mkdir()
+    apart = {"trained": {"mean": -2.26, "standard_error": 0.37}, "half": {"mean": 0.5, "standard_error": 0.21}}
+    for epsilon in (10.0, 1.0):
+        runs = [{"accuracy": {"random": 70.0}}, {"accuracy": {"random": 71.0}}]
+        found = {"settings": {"epsilon": epsilon}, "runs": runs, "against_random": apart}
+        (tmp_path / "replay" / f"toy-eps{epsilon:g}.json").write_text(json.dumps(found), encoding="utf-8")
+    first, second = replay("toy", tmp_path).splitlines()[2:]
+    assert first == "| 1 | 70.5 | -2.3 ± 0.4 | +0.5 ± 0.2 | 2 |"
+    assert second.startswith("| 10 |")
 
 
 def test_old_lines_are_replaced_and_the_rest_is_left_alone(tmp_path):

@@ -96,7 +96,7 @@ class Descent:
     Args:
         start: Normalised images ``[n, c, h, w]`` to begin with.
         facts: What is public about them.
-        averaging: How much of the average of the past images is kept at each step.
+        averaging: How much less an image counts in the average with each step after it; the start does not count.
         smoothness: How much less of fine than of coarse waves a step changes, see `Spectrum`.
     """
 
@@ -105,6 +105,7 @@ class Descent:
         self._averaging = averaging
         self.images = start.clamp(self._low, self._high).contiguous()
         self.average = self.images.clone()
+        self._weight = start.new_zeros(())  # of all images in the average together, where the last one has 1
         self._slope = torch.zeros_like(self.images)
         self._spectrum, self._moves = Spectrum(start, smoothness=smoothness), torch.zeros_like(self.images)
         self._adam = Adam([self._moves], betas=(0.9, 0.99))
@@ -113,7 +114,7 @@ class Descent:
     @property
     def tensors(self) -> dict[str, Tensor]:
         """All that steps change from one to the next."""
-        return {"images": self.images, "average": self.average, **self._adam.tensors}
+        return {"images": self.images, "average": self.average, "weight": self._weight, **self._adam.tensors}
 
     def follow(self, loss: Callable[[Tensor], Tensor]) -> Tensor:
         """The loss ``[]`` of the images; its gradient is added to those that the next step uses up."""
@@ -128,7 +129,8 @@ class Descent:
         self._adam.step([self._spectrum.waves(self._slope)])
         self.images += self._spectrum.image(self._moves)
         self.images.clamp_(self._low, self._high)
-        self.average.lerp_(self.images, 1 - self._averaging)
+        self._weight.mul_(self._averaging).add_(1)
+        self.average.lerp_(self.images, 1 / self._weight)
         self._slope.zero_()
         self._moves.zero_()
 

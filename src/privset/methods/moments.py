@@ -66,7 +66,8 @@ class MomentsConfig(SetConfig):
     smoothness: float = 1.0
     """How much less a step changes fine waves of an image than coarse ones; 0 changes all alike."""
     averaging: float = 0.99
-    """How much of the average of the past images is kept at each step; the average is what is published."""
+    """How much of the average of the past images is kept at each step; the average is what is published. The noise that
+    images begin as is not in it."""
     pool: int = 100
     """Images a class of a larger set that a smaller one is made to stand in for; 0 leaves that out."""
     pool_networks: int = 4

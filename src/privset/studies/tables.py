@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,7 @@ from privset.studies.catalogue import STUDIES, get
 from privset.studies.results import Results
 from privset.studies.study import Cell
 
-_PLACE = re.compile(
-    r"(<!-- (results|sizes|changed|compared|stages|seconds|gradients|steps): (\S+) -->\n).*?(<!-- end of results -->)",
-    re.DOTALL,
-)
+_PLACE = re.compile(r"(<!-- (\w+): (\S+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 
 def table(name: str, results: Path) -> str:
@@ -127,6 +125,18 @@ def _undivided(cell: Cell, recipe: str, results: Path) -> str:
     return ""
 
 
+def replay(data: str, results: Path) -> str:
+    """What benchmarks/replay.py measured on a data set: accuracies of random networks, and differences from them."""
+    rows = [["epsilon", "random", "all trained", "half of them trained", "seeds"], ["---"] * 5]
+    files = [json.loads(path.read_bytes()) for path in (results / "replay").glob(f"{data}-eps*.json")]
+    for found in sorted(files, key=lambda one: one["settings"]["epsilon"]):
+        base = statistics.fmean(run["accuracy"]["random"] for run in found["runs"])
+        apart = [found["against_random"][variant] for variant in ("trained", "half")]
+        differences = [f"{one['mean']:+.1f} ± {one['standard_error']:.1f}" for one in apart]
+        rows.append([f"{found['settings']['epsilon']:g}", f"{base:.1f}", *differences, str(len(found["runs"]))])
+    return _markdown(rows)
+
+
 def seconds(kind: str, results: Path) -> str:
     """The commands of benchmarks/KIND.py that are on file, as a Markdown table: how long each took, what came out."""
     columns = ["command", "on", "seconds", "accuracy"]
@@ -204,6 +214,7 @@ def filled(text: str, results: Path) -> str:
         "changed": changed,
         "compared": compared,
         "stages": stages,
+        "replay": replay,
         "seconds": seconds,
         "gradients": gradients,
         "steps": steps,
