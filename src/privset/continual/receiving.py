@@ -17,9 +17,10 @@ from privset.errors import ReleaseError
 from privset.privacy.budget import PrivacyBudget
 from privset.release import Certificate, ClassifierRelease, Release, load_published, require_verified
 from privset.release.certificate import FILE as CERTIFICATE_FILE
+from privset.release.folder import releases_in
 from privset.release.statement import rounded_up
 
-RELEASE, NOTE = "release", "stage.json"
+NOTE = "stage.json"
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -52,11 +53,12 @@ def find(folders: Sequence[Path], *, own: Path | None = None) -> list[Path]:
     """
     found: list[Path] = []
     for folder in folders:
-        here = _releases_in(folder)
+        here = releases_in(folder, CERTIFICATE_FILE)
         if not here and folder.is_dir():
             others = (path for path in folder.iterdir() if path.is_dir() and not _same(path, own))
             inner = sorted(others, key=_natural)
-            here = [release for path in inner if not path.name.startswith(".") for release in _releases_in(path)]
+            shown = (path for path in inner if not path.name.startswith("."))
+            here = [release for path in shown for release in releases_in(path, CERTIFICATE_FILE)]
         if not here:
             why = "there is no release in it" if folder.exists() else "there is no such folder"
             raise ReleaseError(f"{folder}: {why}; give a folder that `privset continual stage` wrote")
@@ -179,13 +181,6 @@ def read_note(stage: Path) -> dict[str, Any] | None:
 
 def _same(path: Path, own: Path | None) -> bool:
     return own is not None and path.resolve() == own.resolve()
-
-
-def _releases_in(folder: Path) -> list[Path]:
-    for path in (folder, folder / RELEASE):
-        if (path / CERTIFICATE_FILE).is_file():
-            return [path]
-    return []
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from privset import pipeline
 from privset.continual.documents import write_json
-from privset.continual.receiving import NOTE, RELEASE, Received, in_line, mention, read_note
+from privset.continual.receiving import NOTE, Received, in_line, mention, read_note
 from privset.data import Dataset, of_classes
 from privset.errors import ConfigError, ReleaseError
 from privset.facts import PublicFacts
@@ -23,6 +23,7 @@ from privset.observer import Observer
 from privset.privacy import NoiseSource, PrivacyBudget, Tally
 from privset.release import ClassifierRelease, Release, load_published, require_verified
 from privset.release.certificate import Certificate, plain
+from privset.release.folder import RELEASE
 from privset.release.issuing import readable
 from privset.release.joint import check_delta
 from privset.release.sections import Party

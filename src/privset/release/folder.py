@@ -15,6 +15,19 @@ from pathlib import Path
 from privset.errors import ReleaseError
 from privset.privacy.ledger import sync_folder
 
+RELEASE = "release"
+"""Where a stage of continual learning, which is handed on as a whole, has its release."""
+
+
+def releases_in(folder: Path, certificate: str) -> list[Path]:
+    """The folder itself if it is a release, the one it holds if it is a stage, or nothing.
+
+    Args:
+        folder: Where to look.
+        certificate: The file that every release has.
+    """
+    return [path for path in (folder, folder / RELEASE) if (path / certificate).is_file()][:1]
+
 
 def check_writable(folder: Path) -> None:
     """Make sure that ``folder`` can be written; to be called before any budget is charged.

@@ -17,7 +17,7 @@ from privset.release import joint
 from privset.release.artefact import Release, load, read_file, save_with
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import LEDGER_FILE
-from privset.release.folder import check_writable
+from privset.release.folder import check_writable, releases_in
 from privset.release.issuing import certify_joined
 from privset.release.sections import Facts, Joined, Part
 from privset.release.verification import require_verified
@@ -66,8 +66,7 @@ def merge(releases: Sequence[str | Path], *, out: str | Path, disjoint: bool = F
 
 
 def _part(folder: Path) -> Release:
-    if not (folder / CERTIFICATE_FILE).exists() and (folder / "release" / CERTIFICATE_FILE).is_file():
-        folder = folder / "release"  # a stage of continual learning, which is handed on as a whole
+    (folder,) = releases_in(folder, CERTIFICATE_FILE) or [folder]
     require_verified(folder, "joined with it")
     release = load(folder)
     if release.certificate.joined is not None:
