@@ -125,10 +125,7 @@ def measure(dataset: Dataset, args: argparse.Namespace, seed: int) -> dict[str, 
 
 
 def method_config(args: argparse.Namespace) -> MomentsConfig:
-    """Preset `light`, with whatever was asked for in its place; the images are averaged over the same share of steps.
-
-    With its averaging but fewer steps, much of the noise that images start from would be left in the average.
-    """
+    """Preset `light`, with whatever was asked for in its place; images are averaged over the same share of steps."""
     asked = {name: getattr(args, name) for name in ("networks", "width", "steps", "waves")}
     light = MomentsConfig.light(per_class=args.per_class)
     config = dataclasses.replace(light, **{name: value for name, value in asked.items() if value is not None})

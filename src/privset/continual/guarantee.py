@@ -14,8 +14,8 @@ FILE = "guarantee.json"
 NOT_COVERED = (
     "That each record lies with the party of its class, and with no other, is the parties' word; no file can show it. "
     "Different classes do not make it so: two parties may hold the same image under different labels.",
-    "A person with records of several classes may have them at several parties: "
-    "for that person the epsilons of these parties add up, and so do their deltas.",
+    "A person with records of several classes may have them at several parties: for that person the epsilons of these "
+    "parties add up, and so do their deltas.",
     "A record whose label is wrong, or was changed, lies with another party; it is protected by that party's epsilon.",
     "The number of records of each party is public, and with it how many records the classes of a party have together.",
     "Accuracies on test images are no release: they say something of these images, which have no guarantee.",

@@ -22,7 +22,7 @@ _COURSES: dict[str, dict[str, Any]] = {
     "dp-sgd-paper": {"method": "dp-sgd", "preset": "paper", "recipes": (AS_TRAINED,), "networks": 1},
 }
 """How each method takes part, as far as that is published; see docs/guide/continual-learning.md. What it makes of all
-classes at once, with the same settings, is in the study of the method; of psg that has fewer runs at epsilon 1 only."""
+classes at once, with the same settings, is in the study of the method; of psg at epsilon 1 only."""
 
 CONTINUAL = Study(
     name="continual",
