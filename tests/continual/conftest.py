@@ -1,16 +1,19 @@
 """Six classes that are easy to tell apart, methods of a second, and an exam of less."""
 
 import dataclasses
+import json
+from typing import Any
 
 import pytest
 import torch
 from tests.conftest import TINY
 
-from privset.continual import Exam
+from privset.continual import Exam, Stage, receive
 from privset.data import Dataset, PublicFacts, Records
 from privset.evaluation import RECIPES, Recipe
 from privset.methods import METHODS, DpSgdConfig
 from privset.privacy import PrivacyBudget
+from privset.release import Certificate
 
 CLASSES = ("ant", "bee", "cat", "dog", "eel", "fox")
 BUDGET = PrivacyBudget(epsilon=4.0, accountant="rdp")  # pld would take longer than all the rest
@@ -72,3 +75,37 @@ def _tiny_recipe(monkeypatch):
         return Recipe(name="tiny", epochs=5, full_rate_epochs=4, augment=False)
 
     monkeypatch.setitem(RECIPES, "tiny", tiny)
+
+
+def stage(
+    dataset,
+    classes,
+    folder,
+    number: Any = 1,
+    method: Any = "dp-merf",
+    received=(),
+    budget: Any = BUDGET,
+    seed: Any = 7,
+    **options,
+):
+    one = Stage.prepare(
+        dataset,
+        classes,
+        number=number,
+        method=method_named(method),
+        budget=budget,
+        out=folder,
+        noise_seed=seed,
+        **options,
+    )
+    one.check_free()
+    return one.run(receive(received, budget, private=False))
+
+
+def forged(path, change):
+    """The release with another certificate, sealed anew."""
+    file = path / "certificate.json"
+    document = json.loads(file.read_text())
+    change(document)
+    certificate = Certificate.model_validate_json(json.dumps(document)).resealed()
+    file.write_bytes(certificate.to_bytes())

@@ -8,42 +8,16 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from tests.continual.conftest import BUDGET, CLASSES, dataset_of, method_named
+from tests.continual.conftest import BUDGET, CLASSES, dataset_of, forged, method_named, stage
 
 from privset import load_data, pipeline
 from privset.continual import Stage, receive
-from privset.continual.receiving import find
 from privset.data import Records, of_classes, of_labels
 from privset.data.partitions import split
 from privset.errors import ConfigError, DataError, ReleaseError
 from privset.observer import Observer
-from privset.release import Certificate, verify
+from privset.release import verify
 from privset.release.sections import Party
-
-
-def stage(
-    dataset,
-    classes,
-    folder,
-    number: Any = 1,
-    method: Any = "dp-merf",
-    received=(),
-    budget: Any = BUDGET,
-    seed: Any = 7,
-    **options,
-):
-    one = Stage.prepare(
-        dataset,
-        classes,
-        number=number,
-        method=method_named(method),
-        budget=budget,
-        out=folder,
-        noise_seed=seed,
-        **options,
-    )
-    one.check_free()
-    return one.run(receive(received, budget, private=False))
 
 
 def write_part(dataset, classes, folder):
@@ -108,28 +82,6 @@ def test_each_stage_has_noise_of_its_own(tmp_path, dataset):
     assert twice[0].certificate.contents.digest != twice[1].certificate.contents.digest
 
 
-def test_a_tampered_release_is_refused_before_anything_is_charged(tmp_path, dataset):
-    stage(dataset, ("ant", "bee"), tmp_path / "one")
-    certificate = tmp_path / "one" / "release" / "certificate.json"
-    certificate.write_text(certificate.read_text().replace('"epsilon_spent": 3', '"epsilon_spent": 2'))
-    with pytest.raises(ReleaseError, match="not what it claims to be, so nothing is learned from it"):
-        stage(dataset, ("cat", "dog"), tmp_path / "two", 2, received=[tmp_path / "one"])
-    assert not (tmp_path / "two").exists()
-
-
-def test_a_release_that_cost_more_than_each_party_may_spend_is_refused(tmp_path, dataset):
-    stage(dataset, ("ant", "bee"), tmp_path / "one", budget=dataclasses.replace(BUDGET, epsilon=6.0))
-    with pytest.raises(ReleaseError, match=r"cost epsilon 6, .* may spend epsilon 4; .*\(--accept-epsilon\)"):
-        stage(dataset, ("cat", "dog"), tmp_path / "two", 2, received=[tmp_path / "one"])
-    assert len(receive([tmp_path / "one"], dataclasses.replace(BUDGET, epsilon=6.0), private=False)) == 1
-
-
-def test_a_release_with_a_larger_delta_is_refused(tmp_path, dataset):
-    stage(dataset, ("ant", "bee"), tmp_path / "one", budget=dataclasses.replace(BUDGET, delta=1e-4))
-    with pytest.raises(ReleaseError, match=r"cost delta 0.0001, .* may spend delta 1e-05; .*\(--accept-delta\)"):
-        receive([tmp_path / "one"], BUDGET, private=False)
-
-
 def test_a_party_too_many_for_the_delta_of_all_is_refused_before_anything_is_charged(tmp_path, dataset):
     budget = dataclasses.replace(BUDGET, delta=0.01)  # 50 and 65 records: below 1 over each, and not over both
     stage(dataset, ("ant", "bee"), tmp_path / "one", budget=budget, seed=None)
@@ -158,22 +110,6 @@ def test_of_data_that_was_split_first_one_record_more_changes_one_part_by_one_bu
         assert not before[grown[0]] - after[grown[0]]
         elsewhere += grown[0] != int(whole.labels[more]) // 2
     assert elsewhere
-
-
-def test_a_private_party_takes_nothing_that_is_not_private(tmp_path, dataset):
-    stage(dataset, ("ant", "bee"), tmp_path / "one")  # seeded noise
-    with pytest.raises(ReleaseError, match="not private, so what is learned from it would not be"):
-        receive([tmp_path / "one"], BUDGET, private=True)
-
-
-def test_a_class_belongs_to_one_party(tmp_path, dataset):
-    stage(dataset, ("ant", "bee"), tmp_path / "one")
-    stage(dataset, ("bee", "cat"), tmp_path / "two")
-    with pytest.raises(ReleaseError, match=r"both have the class 'bee'.*privset merge"):
-        receive([tmp_path / "one", tmp_path / "two"], BUDGET, private=False)
-    with pytest.raises(ReleaseError, match="has the class bee as well"):
-        stage(dataset, ("bee", "cat"), tmp_path / "three", 2, received=[tmp_path / "one"])
-    assert not (tmp_path / "three").exists()
 
 
 @pytest.mark.parametrize(
@@ -243,62 +179,6 @@ def test_a_classifier_goes_on_from_the_last_one_and_its_certificate_says_whose_i
         stage(dataset, ("eel", "fox"), tmp_path / "four", 2, "dp-sgd", [tmp_path / "one"], known=CLASSES[::-1])
 
 
-def test_classifiers_are_taken_as_one_line_from_the_first_to_the_last(tmp_path, dataset):
-    """Each says something of the records of all before it: one left out would not be in the guarantee of the whole."""
-    line, parties = [], (CLASSES[:2], CLASSES[2:4], CLASSES[4:])
-    for number, (party, name) in enumerate(zip(parties, ("west", "east", "south"), strict=True), 1):
-        stage(dataset, party, tmp_path / "all" / name, number, "dp-sgd", line, known=CLASSES)
-        line.append(tmp_path / "all" / name)
-    for given in (line, line[::-1], [tmp_path / "all"]):  # by name, east would be before west
-        assert [one.classes for one in receive(given, BUDGET, private=False)] == list(parties)
-    for given in (line[1:], line[2:], [line[0], line[2]]):
-        with pytest.raises(ReleaseError, match="goes on from a classifier that was not received"):
-            receive(given, BUDGET, private=False)
-    stage(dataset, CLASSES[4:], tmp_path / "fork", 2, "dp-sgd", line[:1], known=CLASSES)
-    with pytest.raises(ReleaseError, match=r"fork\S* does not go on from \S*east|east\S* does not go on from \S*fork"):
-        receive([*line[:2], tmp_path / "fork"], BUDGET, private=False)
-    stage(dataset, CLASSES[4:], tmp_path / "new", 1, "dp-sgd", known=CLASSES)
-    with pytest.raises(ReleaseError, match="does not go on from"):
-        receive([line[0], tmp_path / "new"], BUDGET, private=False)
-
-
-def test_a_classifier_that_cost_too_much_cannot_be_left_out(tmp_path, dataset):
-    """Nor its epsilon: who goes on from one that goes on from it would state a smaller one for its records."""
-    dear = dataclasses.replace(BUDGET, epsilon=50.0)
-    stage(dataset, CLASSES[:2], tmp_path / "dear", 1, "dp-sgd", budget=dear, known=CLASSES)
-    one = Stage.prepare(
-        dataset, CLASSES[2:4], number=2, method=method_named("dp-sgd"), budget=BUDGET, out=tmp_path / "cheap",
-        known=CLASSES, noise_seed=7,
-    )  # fmt: skip
-    own = one.run(receive([tmp_path / "dear"], dear, private=False))
-    (said,) = [words for words in own.certificate.not_accounted if "went on from" in words]
-    assert "of epsilon 50 " in said
-    assert "records of that classifier, of which this one says something too, are protected by that epsilon" in said
-    with pytest.raises(ReleaseError, match="not received"):
-        stage(dataset, CLASSES[4:], tmp_path / "last", 2, "dp-sgd", [tmp_path / "cheap"], known=CLASSES)
-    with pytest.raises(ReleaseError, match="cost epsilon"):
-        stage(dataset, CLASSES[4:], tmp_path / "last", 3, "dp-sgd", [tmp_path / "dear", tmp_path / "cheap"])
-    assert not (tmp_path / "last").exists()
-
-
-def test_what_is_received_is_of_one_kind_and_given_once(tmp_path, dataset):
-    stage(dataset, CLASSES[:2], tmp_path / "set")
-    stage(dataset, CLASSES[2:4], tmp_path / "classifier", method="dp-sgd", known=CLASSES)
-    with pytest.raises(ReleaseError, match=r"set/release is a set and \S*classifier/release a classifier"):
-        receive([tmp_path / "set", tmp_path / "classifier"], BUDGET, private=False)
-    with pytest.raises(ReleaseError, match="are the same release; give it once"):
-        receive([tmp_path / "set", tmp_path / "set"], BUDGET, private=False)
-
-
-def test_a_stage_that_is_repeated_among_later_ones_is_told_so(tmp_path, dataset):
-    line = [tmp_path / "all" / name for name in ("1", "2", "3")]
-    for number, folder in enumerate(line, 1):
-        party = CLASSES[2 * number - 2 : 2 * number]
-        stage(dataset, party, folder, number, "dp-sgd", line[: number - 1], known=CLASSES)
-    with pytest.raises(ReleaseError, match=r"3/release is a later stage than \S*2, and goes on from it"):
-        receive([tmp_path / "all"], BUDGET, private=False, own=line[1])
-
-
 def test_the_number_of_a_stage_is_that_of_what_it_received_and_classifiers_are_in_line(tmp_path, dataset):
     with pytest.raises(ConfigError, match=r"this is stage 1, after 0 release\(s\), not 2"):
         stage(dataset, CLASSES[:2], tmp_path / "one", 2)
@@ -346,54 +226,6 @@ def test_outputs_are_named_once_and_folders_hold_nothing_else(tmp_path, dataset)
     (tmp_path / "mine" / "press-release.txt").write_text("")
     with pytest.raises(ReleaseError, match=r"holds something else \(press-release.txt\)"):
         stage(dataset, CLASSES[:2], tmp_path / "mine")
-
-
-def test_releases_are_found_in_order_and_bare_ones_too(tmp_path, dataset):
-    own = stage(dataset, ("ant", "bee"), tmp_path / "course" / "stage-2").release.path
-    shutil.copytree(own, tmp_path / "course" / "stage-10" / "release")
-    shutil.copytree(own, tmp_path / "course" / "stage-1")
-    found = [path.relative_to(tmp_path).as_posix() for path in find([tmp_path / "course"])]
-    assert found == ["course/stage-1", "course/stage-2/release", "course/stage-10/release"]
-    others = [path.relative_to(tmp_path).as_posix() for path in find([tmp_path / "course"], own=own.parent)]
-    assert others == ["course/stage-1", "course/stage-10/release"]
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ReleaseError, match="no release in it"):
-        find([tmp_path / "empty"])
-    with pytest.raises(ReleaseError, match="no such folder"):
-        find([tmp_path / "nowhere"])
-
-
-@pytest.mark.parametrize(
-    ("change", "odd"),
-    [
-        ({"classes": ["ant", "cat"]}, "classes"),
-        ({"epsilon": 0.1, "records": 3}, "records, epsilon"),
-        ({"seal": "0" * 64}, "seal"),
-        ({"stage": 77}, "stage"),
-        ({"received": []}, "received"),
-        ({"received": [7]}, "received"),
-    ],
-)
-def test_a_note_that_says_something_else_than_the_certificate_is_refused(tmp_path, dataset, change, odd):
-    stage(dataset, ("cat", "dog"), tmp_path / "before")
-    stage(dataset, ("ant", "bee"), tmp_path / "one", 2, received=[tmp_path / "before"])
-    note = tmp_path / "one" / "stage.json"
-    assert len(receive([tmp_path / "one"], BUDGET, private=False)) == 1
-    note.write_text(json.dumps(json.loads(note.read_text()) | change))
-    with pytest.raises(ReleaseError, match=rf"stage.json says something else than the certificate of .* \({odd}\)"):
-        receive([tmp_path / "one"], BUDGET, private=False)
-
-
-def test_a_release_under_another_stages_note_is_refused_and_so_is_a_note_that_is_none(tmp_path, dataset):
-    for name, party in (("one", CLASSES[:2]), ("two", CLASSES[2:4])):
-        stage(dataset, party, tmp_path / name)
-    shutil.rmtree(tmp_path / "one" / "release")
-    shutil.copytree(tmp_path / "two" / "release", tmp_path / "one" / "release")
-    with pytest.raises(ReleaseError, match="lies in the wrong place"):
-        receive([tmp_path / "one"], BUDGET, private=False)
-    (tmp_path / "two" / "stage.json").write_text("{")
-    with pytest.raises(ReleaseError, match="cannot be read"):
-        receive([tmp_path / "two"], BUDGET, private=False)
 
 
 @pytest.mark.parametrize("method", ["dp-merf", "dp-sgd"])
@@ -462,15 +294,6 @@ def test_a_stage_that_was_killed_while_it_learned_goes_on_with_what_it_had_recei
     assert again.certificate.contents.digest == whole.certificate.contents.digest
     assert again.certificate.party == whole.certificate.party
     assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == ["release", "stage.json"]
-
-
-def forged(path, change):
-    """The release with another certificate, sealed anew."""
-    file = path / "certificate.json"
-    document = json.loads(file.read_text())
-    change(document)
-    certificate = Certificate.model_validate_json(json.dumps(document)).resealed()
-    file.write_bytes(certificate.to_bytes())
 
 
 @pytest.mark.parametrize(
