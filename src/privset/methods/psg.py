@@ -37,6 +37,7 @@ from privset.methods.method import (
 )
 from privset.methods.record_loss import record_loss
 from privset.networks.fused import fused
+from privset.networks.precision import half_width
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, GradientQuestion, PrivacyBudget
 from privset.recording import Step, recorded, sent
@@ -294,7 +295,8 @@ def _training(network: nn.Module, images: Tensor, labels: Tensor, config: Matchi
     weights, forward = list(network.parameters()), fused(network)
 
     def step(batch: Tensor) -> Tensor:
-        loss = F.cross_entropy(forward(images[batch]), labels[batch])
+        with half_width(images.device):
+            loss = F.cross_entropy(forward(images[batch]), labels[batch])
         slopes = torch.autograd.grad(loss, weights, allow_unused=True)  # a bias before a norm has none
         moved: list[Tensor] = [weight for weight, slope in zip(weights, slopes, strict=True) if slope is not None]
         by = [slope for slope in slopes if slope is not None]

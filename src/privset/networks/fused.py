@@ -84,11 +84,12 @@ def fused(network: nn.Module) -> nn.Module:
 
 
 def logits(head: nn.Linear, values: Tensor) -> Tensor:
-    """What a linear layer gives, as a product and then a sum.
+    """What a linear layer gives, as a product and then a sum, in the precision of its weights.
 
     In one operation, a graphics card takes an algorithm for it that is five times as slow for so few columns.
     """
-    product = values @ head.weight.T
+    with torch.autocast(values.device.type, enabled=False):
+        product = values.to(head.weight.dtype) @ head.weight.T
     return product if head.bias is None else product + head.bias
 
 
@@ -171,7 +172,7 @@ def _plain(maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size) -
 
 def _active(maps: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     # One image with all the maps: its norm takes a weight and a bias for each.
-    together = maps.flatten(0, 1)[None]
+    together = maps.to(weight.dtype).flatten(0, 1)[None]
     normed = F.group_norm(together, together.shape[1], weight.flatten(), bias.flatten(), eps)
     return F.relu(normed)[0].unflatten(0, maps.shape[:2])
 
@@ -180,7 +181,7 @@ def _plain_slopes(
     slope: Tensor, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size, affine: bool
 ) -> tuple[Tensor, ...]:
     with torch.enable_grad():
-        maps = maps.detach().requires_grad_()
+        maps = maps.detach().to(weight.dtype).requires_grad_()
         weight, bias = (value.detach().requires_grad_(affine) for value in (weight, bias))
         wanted = (maps, weight, bias) if affine else (maps,)
         pooled = F.avg_pool2d(_active(maps, weight, bias, eps), pool)

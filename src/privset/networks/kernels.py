@@ -30,7 +30,7 @@ WARP = 2**9
 
 def fits(maps: Tensor) -> bool:
     """Whether the kernels can take ``maps [n, c, h, w]``."""
-    if not (AVAILABLE and maps.is_cuda and maps.dtype in (torch.float32, torch.float64)):
+    if not (AVAILABLE and maps.is_cuda and maps.dtype in (torch.bfloat16, torch.float32, torch.float64)):
         return False
     height, width = _rounded_up(maps)
     return height * width <= LARGEST
@@ -48,7 +48,7 @@ def slopes(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """From the gradient by the pooled maps those by maps, scales and shifts; unless ``affine``, no numbers in these."""
     by_maps = torch.empty_like(maps, memory_format=torch.contiguous_format)
-    by_weight, by_bias = (maps.new_empty(len(maps), maps.shape[1] if affine else 0) for _ in range(2))
+    by_weight, by_bias = (weight.new_empty(len(maps), maps.shape[1] if affine else 0) for _ in range(2))
     found = (by_maps, by_weight, by_bias)
     _launch(_slopes_kernel, maps, weight, bias, eps, pool, slope.contiguous(), *found, affine=affine)
     return found
@@ -108,6 +108,12 @@ def _jit(function: Any) -> Any:
 
 
 @_jit
+def _wide(values):
+    """Numbers to compute with: half as many bits are enough to lie in memory with, and too few for that."""
+    return values.to(tl.float32) if values.dtype == tl.bfloat16 else values
+
+
+@_jit
 def _unit_maps(
     maps,
     count,
@@ -123,7 +129,7 @@ def _unit_maps(
     row, column = tl.arange(0, rows * columns) // columns, tl.arange(0, rows * columns) % columns
     inside = (which < count)[:, None] & ((row < height) & (column < width))[None, :]
     place = which[:, None] * (height * width) + (row * width + column)[None, :]
-    values = tl.load(maps + place, mask=inside, other=0.0)
+    values = _wide(tl.load(maps + place, mask=inside, other=0.0))
     mean = tl.sum(values, axis=1) / (height * width)
     centred = tl.where(inside, values - mean[:, None], 0.0)
     scale = 1 / tl.sqrt(tl.sum(centred * centred, axis=1) / (height * width) + eps)
@@ -179,7 +185,7 @@ def _spread(
         + (row // high * (width // wide) + column // wide)[None, :]
     )
     pooled = inside & ((row < height // high * high) & (column < width // wide * wide))[None, :]
-    given = tl.load(slope + cell, mask=pooled, other=0.0) / (high * wide)
+    given = _wide(tl.load(slope + cell, mask=pooled, other=0.0)) / (high * wide)
     return tl.where(normed <= 0, 0.0, given)
 
 
@@ -277,7 +283,7 @@ def _rates_kernel(
     unit, scale, which, _row, _column, place, inside = _unit_maps(maps, count, eps, height, width, tile, rows, columns)
     factor = _of_each(weight, which, count, channels, weight_image_stride, weight_channel_stride)
     shift = _of_each(bias, which, count, channels, bias_image_stride, bias_channel_stride)
-    rate = tl.load(moved + place, mask=inside, other=0.0)
+    rate = _wide(tl.load(moved + place, mask=inside, other=0.0))
     mean, along = tl.sum(rate, axis=1) / (height * width), tl.sum(unit * rate, axis=1) / (height * width)
     bent = (rate - mean[:, None] - unit * along[:, None]) * (scale * factor)[:, None]
     active = tl.where(inside & (unit * factor[:, None] + shift[:, None] > 0), bent, 0.0)
@@ -314,7 +320,7 @@ def _bends_kernel(
     normed = unit * factor[:, None] + shift[:, None]
     back = _spread(slope, normed, which, row, column, inside, height, width, high, wide) * factor[:, None]
     through = _spread(bent, normed, which, row, column, inside, height, width, high, wide) * factor[:, None]
-    rate = tl.load(moved + place, mask=inside, other=0.0)
+    rate = _wide(tl.load(moved + place, mask=inside, other=0.0))
     pixels = height * width
     along_back, along_rate = tl.sum(unit * back, axis=1) / pixels, tl.sum(unit * rate, axis=1) / pixels
     shared = tl.sum(back * rate, axis=1) / pixels - along_back * along_rate

@@ -1,4 +1,4 @@
-"""Where ten bits of a number are enough."""
+"""Where ten bits of a number are enough, or eight."""
 
 from __future__ import annotations
 
@@ -22,3 +22,11 @@ def tensor_cores(device: torch.device) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def half_width(device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """Have a graphics card convolve numbers of eight bits (bfloat16), summed in float32: half as much goes to memory.
+
+    For networks that are trained, whose weights stay float32. On a processor nothing changes.
+    """
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")

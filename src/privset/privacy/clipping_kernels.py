@@ -1,4 +1,4 @@
-"""Weighted sums of long rows on a graphics card: every row is read once, and added up in float64."""
+"""What clipped gradients need on a graphics card: patches of maps, and weighted sums of long rows, in float64."""
 # pyright: reportMissingImports=false, reportPossiblyUnboundVariable=false, reportInvalidTypeForm=false
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ except ImportError:  # it comes with the builds of torch for graphics cards
     triton: Any = None
 
 AVAILABLE = triton is not None
+Pair = tuple[int, int]
 TILE = 4096
 """Numbers that one program looks at together."""
 
@@ -47,6 +48,36 @@ def add(rows: Tensor, weights: Tensor, totals: Tensor) -> None:
         )
 
 
+def patches(given: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> Tensor:
+    """Maps ``[n, c, h, w]`` -> the patches ``[n, c kh kw, places]`` that a convolution takes its products with."""
+    count, channels, height, width = given.shape
+    high, wide = (
+        (size + 2 * pad - of) // by + 1
+        for size, pad, of, by in zip((height, width), padding, kernel, stride, strict=True)
+    )
+    found = given.new_empty(count, channels * kernel[0] * kernel[1], high * wide)
+    with torch.cuda.device_of(given):
+        _patches_kernel[(count, triton.cdiv(found[0].numel(), TILE))](
+            given.contiguous(),
+            found,
+            numbers=found.shape[1] * found.shape[2],
+            pixels=channels * height * width,
+            height=height,
+            width=width,
+            high=high,
+            wide=wide,
+            kernel_high=kernel[0],
+            kernel_wide=kernel[1],
+            down=stride[0],
+            right=stride[1],
+            above=padding[0],
+            before=padding[1],
+            tile=TILE,
+            num_warps=8,
+        )
+    return found
+
+
 def _jit(function: Any) -> Any:
     return triton.jit(function) if AVAILABLE else function
 
@@ -69,3 +100,32 @@ def _add_kernel(
             found += values.to(tl.float64) * weight[:, None]
     place = totals + sample.to(tl.int64) * stride + column
     tl.store(place, tl.load(place, mask=inside, other=0.0) + tl.sum(found, axis=0), mask=inside)
+
+
+@_jit
+def _patches_kernel(
+    given,
+    found,
+    numbers: tl.constexpr,
+    pixels: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    high: tl.constexpr,
+    wide: tl.constexpr,
+    kernel_high: tl.constexpr,
+    kernel_wide: tl.constexpr,
+    down: tl.constexpr,
+    right: tl.constexpr,
+    above: tl.constexpr,
+    before: tl.constexpr,
+    tile: tl.constexpr,
+):
+    record, at = tl.program_id(0).to(tl.int64), tl.program_id(1) * tile + tl.arange(0, tile)
+    line, place = at // (high * wide), at % (high * wide)
+    channel, offset = line // (kernel_high * kernel_wide), line % (kernel_high * kernel_wide)
+    row = place // wide * down + offset // kernel_wide - above
+    column = place % wide * right + offset % kernel_wide - before
+    inside = (at < numbers) & (row >= 0) & (row < height) & (column >= 0) & (column < width)
+    pixel = channel * (height * width) + row * width + column
+    values = tl.load(given + record * pixels + pixel, mask=inside, other=0.0)
+    tl.store(found + record * numbers + at, values, mask=at < numbers)

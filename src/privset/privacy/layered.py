@@ -12,7 +12,8 @@ Why this is as safe as vmap, whatever the network:
 - **What is added is what was measured.** The gradients of a convolution are held, their lengths are taken of the
   numbers that are held, and these numbers are added up. Those of a matrix product have rank one, whose length is
   exactly the product of two lengths, and are added up in float64. So a layer that computes coarsely (on a graphics
-  card convolutions round to ten bits) or wrongly would give a worse gradient, and never a longer one.
+  card convolutions and what they give are rounded to eight bits) or wrongly would give a worse gradient, and never a
+  longer one.
 
 `tests/privacy/test_layered.py` compares every kind of layer with vmap in float64.
 """
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
@@ -61,7 +62,8 @@ class Stage:
         """What the layer makes of a batch ``[n, in]`` or ``[n, in, h, w]``; no two records meet."""
         weight, bias = weights[self.weight], None if self.bias is None else weights[self.bias]
         if weight.ndim == 2:
-            return F.linear(given, weight, bias)
+            with torch.autocast(given.device.type, enabled=False):
+                return F.linear(given.to(weight.dtype), weight, bias)
         if not given.is_cuda:  # a processor is faster if the channels of a pixel lie side by side
             given, weight = _channels_last(given), _channels_last(weight)
         return F.conv2d(given, weight, bias, self.stride, self.padding)
@@ -116,8 +118,9 @@ class _Held:
     last: tuple[int, int, int] | None = None
 
     def squares(self) -> Tensor:
-        """Squared lengths ``[n]``, float64: of each line in its own type, of lines in float64."""
-        return torch.linalg.vector_norm(self.rows, dim=2).to(torch.float64).square().sum(1)
+        """Squared lengths ``[n]``, float64: of each line in its own type, float32 or more, of lines in float64."""
+        lengths = torch.linalg.vector_norm(self.rows, dim=2, dtype=_at_least_float32(self.rows))
+        return lengths.to(torch.float64).square().sum(1)
 
     def add(self, weights: Tensor, totals: Tensor) -> None:
         """Add to ``totals [k, a b]``, float64, the sums with ``weights [k, n]``; a weight of 0 leaves a row out."""
@@ -226,28 +229,31 @@ def record_gradients(
     return found
 
 
-@contextlib.contextmanager
-def _coarse(device: torch.device) -> Iterator[None]:
-    """Have a graphics card multiply as it convolves, from ten bits: what comes of it here is measured afterwards."""
-    before = torch.get_float32_matmul_precision()
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+def _coarse(device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """Have a graphics card convolve numbers of eight bits (bfloat16), summed in float32; what is float64 stays so.
+
+    Half as much is read and written. What comes of it is measured afterwards, as it is; and beside the noise that it is
+    given, the error is little.
+    """
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+
+
+def _at_least_float32(values: Tensor) -> torch.dtype:
+    return torch.promote_types(values.dtype, torch.float32)
 
 
 def _of_stage(stage: Stage, weight: Tensor, given: Tensor, slope: Tensor) -> dict[str, _Held | _Products]:
     by_bias = {}
     if stage.bias is not None:
-        by_bias[stage.bias] = _Held(_lines(slope.flatten(2).sum(2) if slope.ndim > 2 else slope))
+        by_bias[stage.bias] = _Held(
+            _lines(slope.flatten(2).sum(2, dtype=_at_least_float32(slope)) if slope.ndim > 2 else slope)
+        )
     if weight.ndim == 2:
         return {stage.weight: _Products(slope, given), **by_bias}
     kernel = (weight.shape[2], weight.shape[3])
     lines = slope.flatten(2) if slope.is_cuda else slope.permute(0, 2, 3, 1).flatten(1, 2).transpose(1, 2)
     if given.is_cuda or given.shape[1] < 8:  # so few channels side by side are not worth it
-        rows = torch.bmm(lines, _patches(given, kernel, stage).transpose(1, 2))
+        rows = torch.bmm(lines, _patches(given.to(slope.dtype), kernel, stage).transpose(1, 2))
         return {stage.weight: _Held(rows), **by_bias}
     rows = torch.bmm(lines, _patches_last(given, kernel, stage))
     return {stage.weight: _Held(rows, (*kernel, given.shape[1])), **by_bias}
@@ -269,6 +275,8 @@ def _lines(rows: Tensor) -> Tensor:
 
 def _patches(given: Tensor, kernel: Pair, stage: Stage) -> Tensor:
     """Maps ``[n, c, h, w]`` -> the patches ``[n, c kh kw, places]`` that a convolution takes its products with."""
+    if clipping_kernels.fits(given):
+        return clipping_kernels.patches(given, kernel, stage.stride, stage.padding)
     (high, wide), (down, right) = stage.padding, stage.stride
     padded = F.pad(given, (wide, wide, high, high))
     views = padded.unfold(2, kernel[0], down).unfold(3, kernel[1], right)

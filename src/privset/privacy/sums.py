@@ -41,7 +41,7 @@ def check_statistic(statistic: Statistic, facts: PublicFacts, device: str) -> No
 def _chunk_for(parameters: Parameters, device: str) -> int:
     """As many records as keep their gradients in a CPU's cache, or a GPU busy."""
     numbers = sum(value.numel() for value in parameters.values())
-    return max(1, 2**28 // numbers) if device.startswith("cuda") else min(max(2**22 // numbers, 16), 256)
+    return max(1, 2**29 // numbers) if device.startswith("cuda") else min(max(2**22 // numbers, 16), 256)
 
 
 def _parts(count: int, chunk: int) -> Iterator[tuple[int, int]]:
