@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import secrets
 from pathlib import Path
 from typing import Any
 
+from privset import files
 from privset.errors import ReleaseError
 
 
@@ -17,19 +15,12 @@ def write(path: Path, content: bytes) -> None:
     Raises:
         ReleaseError: It cannot be written.
     """
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for left in path.parent.glob(f".{path.name}.*.partial"):  # by a process that was killed just then
-            left.unlink()
-        partial.write_bytes(content)
-        os.replace(partial, path)
+        files.write(path, content, alone=True)
     except OSError as error:
         raise ReleaseError(f"{path} cannot be written ({error.strerror}); mend that, and run it again") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write or replace a JSON file, whole or not at all; there is no infinity in JSON."""
-    write(path, (json.dumps(document, indent=2, allow_nan=False) + "\n").encode())
+    """Write or replace a JSON file, whole or not at all."""
+    write(path, files.as_json(document))

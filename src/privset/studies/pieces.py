@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from privset.files import as_json, write
 from privset.observer import Observer, Observers
-from privset.studies.documents import encode, write
 
 _NOTED = 5.0
 """The seconds so far are put on file this often, so that a kill forgets no more than these."""
@@ -82,7 +82,7 @@ class Piece(Observers):
 
     def _note(self) -> None:
         self._noted = time.monotonic()
-        write(self._path, encode({"seconds": self.seconds, "commits": self.commits}))
+        write(self._path, as_json({"seconds": self.seconds, "commits": self.commits}))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from privset.files import as_json, write
 from privset.release.software import versions
 from privset.studies import along, courses
-from privset.studies.documents import encode, write
 from privset.studies.study import Cell, Study
 
 NOISE = (
@@ -58,7 +58,7 @@ class Results:
 
     def keep_part(self, cell: Cell, number: int, measured: dict[str, Any]) -> None:
         """Put the measurements of one set on file; an error of an earlier attempt is forgotten."""
-        write(self._part_path(cell, number), encode(cell.definition() | {"seed": number} | measured))
+        write(self._part_path(cell, number), as_json(cell.definition() | {"seed": number} | measured))
         self._error_path(cell, number).unlink(missing_ok=True)
         if all(self.is_done(one, number) for one in self._sharing(cell, number)):
             shutil.rmtree(self.work_folder(cell, number), ignore_errors=True)
@@ -83,7 +83,7 @@ class Results:
             parts = self.parts(cell)
             if len(parts) < cell.sets:
                 return
-            write(self.folder / f"{cell.name}.json", encode(self._summary(cell, parts)))
+            write(self.folder / f"{cell.name}.json", as_json(self._summary(cell, parts)))
         for number in range(cell.sets):
             self._part_path(cell, number).unlink(missing_ok=True)
             self._error_path(cell, number).unlink(missing_ok=True)

@@ -17,6 +17,7 @@ from privset import data, pipeline
 from privset.data.records import Dataset
 from privset.errors import ConfigError, InUseError
 from privset.evaluation import AS_TRAINED, Evaluation, evaluate_real, evaluate_release
+from privset.files import write
 from privset.methods import METHODS, Execution, MeasuringMethod, TrainingMethod
 from privset.observer import Observer
 from privset.privacy import seeded_noise
@@ -24,7 +25,6 @@ from privset.release import ClassifierRelease, Release, load_published
 from privset.release.preview import FILE as PREVIEW_FILE
 from privset.release.software import versions
 from privset.studies import along, courses
-from privset.studies.documents import write
 from privset.studies.pieces import OutOfTime, Piece
 from privset.studies.results import Results
 from privset.studies.study import Cell, Study
