@@ -133,6 +133,6 @@ def test_a_party_with_a_file_of_its_own_and_test_images_of_another_form(call, tm
     words = ("continual", "stage", own, *TINY, *EXAM, "--mean", 0.5, "--std", 0.5, "--out", tmp_path / "stage")
     code, _, err = call(*words, "--test", large)
     assert code == 2
-    assert "a release is of 1x8x8 images" in err
+    assert "the release is of images of another form than large.npz: size 8x8 and not 12x12" in err
     assert not (tmp_path / "stage").exists()
     assert call(*words, "--test", own)[0] == 0

@@ -7,8 +7,8 @@ import shutil
 import pytest
 from tests.continual.conftest import BUDGET, CLASSES, method_named, stage
 
-from privset.continual import Stage, receive
-from privset.continual.receiving import find
+from privset.continual import Exam, Stage, examine, receive
+from privset.continual.receiving import check_form, find
 from privset.errors import ReleaseError
 
 
@@ -48,6 +48,27 @@ def test_a_class_belongs_to_one_party(tmp_path, dataset):
     with pytest.raises(ReleaseError, match="has the class bee as well"):
         stage(dataset, ("bee", "cat"), tmp_path / "three", 2, received=[tmp_path / "one"])
     assert not (tmp_path / "three").exists()
+
+
+def test_images_of_another_form_are_refused(tmp_path, dataset):
+    own = stage(dataset, ("ant", "bee"), tmp_path / "one")
+    other = dataclasses.replace(dataset, facts=dataclasses.replace(dataset.facts, mean=(0.3,)))
+    words = r"one/release is of images of another form than \w+: mean 0\.5 and not 0\.3; .*\(--mean\)"
+    with pytest.raises(ReleaseError, match=words):
+        stage(other, ("cat", "dog"), tmp_path / "two", 2, received=[tmp_path / "one"])
+    with pytest.raises(ReleaseError, match=words):
+        examine([own], other, Exam())
+
+
+def test_all_that_is_of_another_form_is_named_with_the_options_for_it(dataset):
+    grey = dataset.facts
+    colour = dataclasses.replace(grey, channels=3, height=16, width=24, mean=(0.5, 0.4, 0.3), std=(1.0, 1.0, 1.0))
+    check_form("it", grey, dataclasses.replace(grey, name="another", size=3))
+    with pytest.raises(ReleaseError) as caught:
+        check_form("it", colour, grey)
+    for words in ("size 16x24 and not", "channels 3 and not 1", "mean 0.5 0.4 0.3 and not 0.5", "std 1.0 1.0 1.0"):
+        assert words in str(caught.value)
+    assert str(caught.value).endswith("(--size, --channels, --mean, --std)")
 
 
 def test_classifiers_are_taken_as_one_line_from_the_first_to_the_last(tmp_path, dataset):

@@ -12,9 +12,9 @@ import torch
 
 from privset import networks
 from privset.continual.documents import write_json
-from privset.continual.receiving import Received
+from privset.continual.receiving import Received, check_form
 from privset.data import Dataset, of_labels
-from privset.errors import ConfigError, DataError, ReleaseError
+from privset.errors import ConfigError, ReleaseError
 from privset.evaluation import Evaluation
 from privset.evaluation.protocol import run_seeds, score_as_trained, train_and_test
 from privset.evaluation.recipes import fit_recipe
@@ -64,7 +64,7 @@ class Exam:
         """
         facts, test = dataset.facts, dataset.test
         if made is not None:
-            _check_form(made, facts)
+            check_form("the release", made, facts)
         present = set() if test is None else {facts.classes[label] for label in torch.unique(test.labels).tolist()}
         missing = [name for name in seen or facts.classes if name not in present]
         if missing:
@@ -108,7 +108,7 @@ def examine(
     assert dataset.test is not None  # `Exam.check` has seen to it
     if isinstance(last, ClassifierRelease):
         facts = last.trained.facts
-        _check_form(facts, dataset.facts)
+        check_form(last.path, facts, dataset.facts)
         test = of_labels(dataset.test, dataset.facts.classes, seen, among=facts.classes)
         found = score_as_trained(last, facts, test, device=device, observer=observer)
         return {found.recipe_name: found}
@@ -116,7 +116,7 @@ def examine(
     images, labels = [], []
     for one in releases:
         assert isinstance(one.release, Release)
-        _check_form(one.release.set.facts, dataset.facts)
+        check_form(one.release.path, one.release.set.facts, dataset.facts)
         images.append(one.release.set.normalised())
         labels.append(one.release.set.labels + seen.index(one.classes[0]))
     test = of_labels(dataset.test, dataset.facts.classes, seen)
@@ -179,12 +179,3 @@ def _identity(releases: Sequence[Received], dataset: Dataset, exam: Exam) -> dic
         "exam": {} if trained else dataclasses.asdict(exam),
     }
     return json.loads(json.dumps(found))
-
-
-def _check_form(ours: PublicFacts, theirs: PublicFacts) -> None:
-    if (ours.shape, ours.mean, ours.std) != (theirs.shape, theirs.mean, theirs.std):
-        raise DataError(
-            f"a release is of {'x'.join(map(str, ours.shape))} images normalised with mean {ours.mean} and std "
-            f"{ours.std}, and {theirs.name} is of {'x'.join(map(str, theirs.shape))} with {theirs.mean} and "
-            f"{theirs.std}; read the data as the releases were made (--size, --channels, --mean, --std)"
-        )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from privset.errors import ReleaseError
+from privset.facts import PublicFacts
 from privset.privacy.budget import PrivacyBudget
 from privset.release import Certificate, ClassifierRelease, Release, load_published, require_verified
 from privset.release.certificate import FILE as CERTIFICATE_FILE
@@ -161,6 +162,28 @@ def in_line(received: Sequence[Received], *, own: Path | None = None) -> list[Re
     return ordered
 
 
+def check_form(where: Path | str, released: PublicFacts, data: PublicFacts) -> None:
+    """Refuse to put a release together with data whose images have another size or other constants.
+
+    Args:
+        where: The release, as the message names it.
+        released: Of the release.
+        data: Of the data.
+
+    Raises:
+        ReleaseError: With what is different, and the options that would mend it.
+    """
+    there, here = _form(released), _form(data)
+    odd = [name for name in there if there[name] != here[name]]
+    if odd:
+        what = ", ".join(f"{name} {_said(name, there)} and not {_said(name, here)}" for name in odd)
+        options = ", ".join(f"--{name}" for name in odd)
+        raise ReleaseError(
+            f"{where} is of images of another form than {data.name}: {what}; read the data as for that release "
+            f"({options})"
+        )
+
+
 def read_note(stage: Path) -> dict[str, Any] | None:
     """What ``stage.json`` in a folder says, or None if there is none.
 
@@ -220,6 +243,16 @@ def _classes(path: Path, release: Release | ClassifierRelease) -> tuple[str, ...
             "too; train it with `privset continual stage`"
         )
     return classes
+
+
+def _form(facts: PublicFacts) -> dict[str, tuple[float, ...]]:
+    """What decides whether images go together, by the option that sets it."""
+    size = (facts.height, facts.width)
+    return {"size": size, "channels": (facts.channels,), "mean": facts.mean, "std": facts.std}
+
+
+def _said(name: str, form: dict[str, tuple[float, ...]]) -> str:
+    return ("x" if name == "size" else " ").join(map(str, form[name]))
 
 
 def _check_note(one: Received) -> None:

@@ -14,10 +14,9 @@ import numpy as np
 
 from privset import pipeline
 from privset.continual.documents import write_json
-from privset.continual.receiving import NOTE, Received, in_line, mention, read_note
+from privset.continual.receiving import NOTE, Received, check_form, in_line, mention, read_note
 from privset.data import Dataset, of_classes
 from privset.errors import ConfigError, ReleaseError
-from privset.facts import PublicFacts
 from privset.methods import Execution, Method, Plan, SetMethod, TrainingMethod
 from privset.observer import Observer
 from privset.privacy import NoiseSource, PrivacyBudget, Tally
@@ -161,10 +160,10 @@ class Stage:
             raise ReleaseError("classifiers are received from the first to the last; see `receive`")
         making = "sets" if isinstance(self.method, SetMethod) else "classifiers"
         for one in received:
-            where, theirs = one.release.path, one.certificate.facts
+            where = one.release.path
             if isinstance(one.release, Release) != isinstance(self.method, SetMethod):
                 raise ReleaseError(f"{where} holds something else than the {making} that {self.method.name} makes")
-            _check_form(where, theirs, self.party.facts)
+            check_form(where, one.certificate.public_facts(), self.party.facts)
             if shared := sorted(set(one.classes) & set(self.classes)):
                 raise ReleaseError(
                     f"{where} has the class {', '.join(shared)} as well, and here each class belongs to one party; to "
@@ -244,15 +243,3 @@ def _differences(certificate: Certificate, planned: Plan, noise: str) -> list[st
         "noise": certificate.noise_source == noise,
     }
     return [f"other {name}" for name, same in said.items() if not same]
-
-
-def _check_form(where: Path, theirs: Any, ours: PublicFacts) -> None:
-    form = {
-        name: (getattr(theirs, name), getattr(ours, name)) for name in ("channels", "height", "width", "mean", "std")
-    }
-    odd = [f"{name} {then} and not {now}" for name, (then, now) in form.items() if then != now]
-    if odd:
-        raise ReleaseError(
-            f"{where} is of images of another form: {', '.join(odd)}; read the data as that party did (--size, "
-            "--channels, --mean, --std)"
-        )
