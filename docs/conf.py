@@ -36,7 +36,7 @@ napoleon_use_ivar = True
 nitpick_ignore_regex = [
     (r"py:.*", r"(torch|numpy|np|pathlib|collections|typing|pydantic|annotated_types)(\..*)?"),
     (r"py:.*", r"Tensor|Mapping\[str|NoneType"),
-    (r"py:.*", r"privset\.methods\.method\.Config|privset\.networks\.generators\.ConditionalGenerator"),
+    (r"py:.*", r"privset\.methods\.settings\.Config|privset\.networks\.generators\.ConditionalGenerator"),
     (r"py:.*", r"privset\.privacy\.(ledger\.Ledger|kept\.KeptAnswers|standing\..*)"),
     (r"py:.*", r"privset\.release\.sections\..*"),
 ]

@@ -13,7 +13,8 @@ import torch
 
 from privset.facts import PublicFacts
 from privset.methods import Moments, MomentsConfig, Psg, PsgConfig
-from privset.methods.method import Plan, Synthesis
+from privset.methods.method import Synthesis
+from privset.methods.plan import Plan
 from privset.privacy.budget import PrivacyBudget
 from privset.release import (
     Certificate,

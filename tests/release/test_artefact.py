@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 
 from privset.errors import ReleaseError
-from privset.methods.method import Plan
+from privset.methods.plan import Plan
 from privset.release import check_writable, folder, load, save, verify
 
 

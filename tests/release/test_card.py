@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privset.methods.method import Plan
+from privset.methods.plan import Plan
 from privset.release import NOT_ACCOUNTED, load
 from privset.release.card import escape
 

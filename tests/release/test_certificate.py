@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from privset.errors import ReleaseError
-from privset.methods.method import Plan
+from privset.methods.plan import Plan
 from privset.privacy.budget import RELATION
 from privset.release import Certificate, load
 

@@ -9,7 +9,7 @@ from tests.conftest import TINY
 
 from privset.exports import card as export_card
 from privset.methods import DpMerf
-from privset.methods.method import Plan
+from privset.methods.plan import Plan
 from privset.privacy.budget import PrivacyBudget
 from privset.release import Certificate, NoisyStatistics, load, load_statistics, merge, verify
 from privset.report import guarantee

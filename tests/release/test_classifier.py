@@ -14,7 +14,7 @@ import torch
 from privset.errors import DataError, ReleaseError
 from privset.facts import PublicFacts, normalise
 from privset.methods import Architecture, DpSgd, DpSgdConfig, Trained
-from privset.methods.method import Plan
+from privset.methods.plan import Plan
 from privset.privacy.budget import PrivacyBudget
 from privset.release import (
     Classifier,

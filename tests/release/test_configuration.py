@@ -7,7 +7,7 @@ import pytest
 
 from privset.data.named import catalogue
 from privset.errors import ReleaseError
-from privset.methods.method import Plan
+from privset.methods.plan import Plan
 from privset.release import certify, save, verify
 from privset.release.certificate import sha256
 from privset.release.configuration import NAMES, of_distillation, of_plan, regenerated

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from torch.utils.data import DataLoader, Dataset
 
 from privset.facts import normalise
-from privset.methods.method import Plan
+from privset.methods.plan import Plan
 from privset.release import load
 
 

@@ -13,7 +13,8 @@ from tests.release.conftest import FACTS
 
 from privset.errors import ConfigError, ReleaseError
 from privset.methods import PsgPrior, PsgPriorConfig
-from privset.methods.method import Plan, Synthesis
+from privset.methods.method import Synthesis
+from privset.methods.plan import Plan
 from privset.networks.generator_forms import TrainedGenerator
 from privset.privacy.budget import PrivacyBudget
 from privset.release import Certificate, SyntheticSet, load, merge, sample, verify

@@ -8,7 +8,9 @@ import pytest
 from privset import methods
 from privset.errors import ReleaseError
 from privset.facts import PublicFacts
-from privset.methods.method import Execution, Plan, SetConfig, SetMethod, Synthesis
+from privset.methods.method import Execution, SetMethod, Synthesis
+from privset.methods.plan import Plan
+from privset.methods.settings import SetConfig
 from privset.observer import Observer
 from privset.privacy.accounting import GaussianEvent, calibrate
 from privset.privacy.budget import PrivacyBudget

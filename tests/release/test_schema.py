@@ -6,7 +6,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from privset.methods.method import Plan
+from privset.methods.plan import Plan
 from privset.release.schema import schema
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "certificate.schema.json"

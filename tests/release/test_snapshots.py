@@ -16,7 +16,8 @@ from tests.release.conftest import FACTS
 
 from privset.errors import ReleaseError
 from privset.methods import Psg
-from privset.methods.method import Plan, Synthesis
+from privset.methods.method import Synthesis
+from privset.methods.plan import Plan
 from privset.release import Certificate, SyntheticSet, load, merge, verify
 from privset.release.schema import schema
 from privset.release.snapshots import FILE

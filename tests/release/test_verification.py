@@ -9,7 +9,7 @@ import pytest
 from PIL import Image, PngImagePlugin
 
 from privset.errors import ReleaseError
-from privset.methods.method import Plan
+from privset.methods.plan import Plan
 from privset.privacy.accounting import GaussianEvent, spend
 from privset.release import examination, verify
 from privset.release.certificate import sha256

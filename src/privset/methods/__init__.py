@@ -13,10 +13,12 @@ from privset.methods.dp_sinkhorn import DpSinkhorn, DpSinkhornConfig
 from privset.methods.g_pate import GPate, GPateConfig
 from privset.methods.gs_wgan import GsWgan, GsWganConfig
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics, require_measuring
-from privset.methods.method import Execution, Method, MethodConfig, Plan, SetConfig, SetMethod, Synthesis
+from privset.methods.method import Execution, Method, SetMethod, Synthesis
 from privset.methods.moments import Moments, MomentsConfig
+from privset.methods.plan import Plan
 from privset.methods.psg import Psg, PsgConfig
 from privset.methods.psg_prior import PsgPrior, PsgPriorConfig
+from privset.methods.settings import MethodConfig, SetConfig
 from privset.methods.training import Architecture, Trained, TrainingMethod
 
 METHODS: dict[str, type[Method[Any]]] = {

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from privset.facts import PublicFacts
 from privset.methods.claim import REPLACE, Claim
-from privset.methods.method import Plan, require, require_at_least_one
+from privset.methods.plan import Plan
+from privset.methods.settings import require, require_at_least_one
 from privset.methods.teachers import Moves, TeacherConfig, TeacherMethod, claimed_epsilon, discriminator_of, wishes
 from privset.privacy import Curator, GaussianEvent, VotesQuestion, Wards
 from privset.privacy.wards import Public, State

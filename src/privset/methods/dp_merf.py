@@ -21,16 +21,9 @@ from privset.methods.claim import REPLACE, Claim
 from privset.methods.descent import Adam
 from privset.methods.drawing import drawn, glimpse
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics
-from privset.methods.method import (
-    Execution,
-    Plan,
-    SetConfig,
-    Synthesis,
-    require,
-    require_at_least_one,
-    require_generator,
-    require_noise,
-)
+from privset.methods.method import Execution, Synthesis
+from privset.methods.plan import Plan
+from privset.methods.settings import SetConfig, require, require_at_least_one, require_generator, require_noise
 from privset.networks.features import waves_of
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 from privset.networks.generators import draw_codes

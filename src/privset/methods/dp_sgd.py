@@ -17,16 +17,10 @@ from torch import Tensor, nn
 
 from privset.facts import PublicFacts
 from privset.methods.checkpoint import Stages
-from privset.methods.method import (
-    Execution,
-    MethodConfig,
-    Plan,
-    require,
-    require_at_least_one,
-    require_network,
-    require_noise,
-)
+from privset.methods.method import Execution
+from privset.methods.plan import Plan
 from privset.methods.record_loss import record_loss
+from privset.methods.settings import MethodConfig, require, require_at_least_one, require_network, require_noise
 from privset.methods.training import Architecture, TrainingMethod
 from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, GradientQuestion, PrivacyBudget

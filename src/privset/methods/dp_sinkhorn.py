@@ -21,17 +21,9 @@ from privset.methods.checkpoint import Stages
 from privset.methods.claim import Claim, classic_epsilon
 from privset.methods.descent import Adam, cosine
 from privset.methods.drawing import AT_ONCE, drawn, glimpse
-from privset.methods.method import (
-    Execution,
-    Plan,
-    SetConfig,
-    SetMethod,
-    Synthesis,
-    require,
-    require_at_least_one,
-    require_generator,
-    require_noise,
-)
+from privset.methods.method import Execution, SetMethod, Synthesis
+from privset.methods.plan import Plan
+from privset.methods.settings import SetConfig, require, require_at_least_one, require_generator, require_noise
 from privset.methods.transport import Transport
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 from privset.networks.generators import ConditionalGenerator

@@ -19,12 +19,10 @@ from privset.facts import PublicFacts
 from privset.methods.claim import REPLACE, Claim
 from privset.methods.descent import Adam
 from privset.methods.drawing import drawn, glimpse
-from privset.methods.method import (
-    Execution,
-    Plan,
+from privset.methods.method import Execution, SetMethod, Synthesis
+from privset.methods.plan import Plan
+from privset.methods.settings import (
     SetConfig,
-    SetMethod,
-    Synthesis,
     require,
     require_at_least_one,
     require_generator,

@@ -18,7 +18,9 @@ from torch import Tensor
 from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.methods.checkpoint import Checkpoint
-from privset.methods.method import Config, Execution, Method, Plan, SetMethod, Synthesis, require
+from privset.methods.method import Execution, Method, SetMethod, Synthesis
+from privset.methods.plan import Plan
+from privset.methods.settings import Config, require
 from privset.observer import Observer
 from privset.privacy.curator import Curator
 

@@ -4,209 +4,25 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic
 
 import torch
 from torch import Tensor
 
-from privset import networks
-from privset.errors import BudgetError, ConfigError
+from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.methods.claim import Claim
-from privset.networks.generator_forms import MOST, GeneratorForm, TrainedGenerator
+from privset.methods.plan import Plan
+from privset.methods.settings import Config, MethodConfig, require
+from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 from privset.observer import Observer
-from privset.privacy.accounting import LEAST_NOISE, GaussianEvent, Spending, calibrate, spend
-from privset.privacy.budget import RELATION, PrivacyBudget
+from privset.privacy.accounting import GaussianEvent
+from privset.privacy.budget import PrivacyBudget
 from privset.privacy.curator import Curator
-
-Config = TypeVar("Config", bound="MethodConfig")
 
 MOST_SNAPSHOTS = 100
 """All of them are held, kept with the state of a run that may be stopped, and published."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MethodConfig:
-    """Settings that every method has. What a subclass adds may change utility and cost, never the guarantee."""
-
-    seed: int = 0
-    """Seed of everything public: initial images, networks, shuffling. Never of the noise."""
-
-    def __post_init__(self) -> None:
-        require(0 <= self.seed < 2**32, f"seed must be 0 or more, and below 2**32, not {self.seed}")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SetConfig(MethodConfig):
-    """Settings that every method has that makes a synthetic set."""
-
-    per_class: int = 10
-    """Synthetic images for each class."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least_one(self, "per_class")
-
-
-def require_shards(facts: PublicFacts, count: int, what: str) -> None:
-    """Raise a `ConfigError` if there are fewer records than networks that each have some of their own."""
-    require(count <= facts.size, f"{what} must be at most {facts.size:,}, the number of records, not {count:,}")
-
-
-def require(condition: bool, otherwise: str) -> None:
-    """Raise `ConfigError` with the sentence ``otherwise`` unless the condition holds."""
-    if not condition:
-        raise ConfigError(otherwise)
-
-
-def require_at_least_one(config: MethodConfig, *names: str) -> None:
-    """Raise `ConfigError` for the first of these settings that is below 1; one that is None is left to its default."""
-    for name in names:
-        value = getattr(config, name)
-        require(value is None or value >= 1, f"{name.replace('_', '-')} must be at least 1, not {value}")
-
-
-def require_noise(multiplier: float | None) -> None:
-    """Raise `ConfigError` for a noise multiplier that is not None and not one that can be accounted for."""
-    require(
-        multiplier is None or LEAST_NOISE <= multiplier < math.inf,
-        f"noise-multiplier must be at least {LEAST_NOISE:g}, not {multiplier}; leave it out to have it calibrated",
-    )
-
-
-def require_network(name: str, depth: int | None) -> None:
-    """Raise `ConfigError` for a network that there is not, or one so deep that a hostile certificate must have it."""
-    require(name in networks.CLASSIFIERS, f"network must be one of {', '.join(networks.CLASSIFIERS)}, not {name!r}")
-    require(depth is None or depth <= 16, f"depth must be at most 16, not {depth}")
-
-
-def require_generator(config: MethodConfig, *names: str) -> None:
-    """Raise `ConfigError` for the first of these settings, sizes of a generator, with which none could be published."""
-    for name in names:
-        value = getattr(config, name)
-        require(1 <= value <= MOST, f"{name.replace('_', '-')} must lie between 1 and {MOST:,}, not {value}")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What a method will ask, at which noise, and what that costs; made from public facts alone.
-
-    Attributes:
-        method: Name of the method.
-        config: Its settings.
-        facts: What is public about the data.
-        budget: What may be spent.
-        noise_multiplier: Calibrated (or given) noise of the questions.
-        events: Every question that will be asked.
-        spending: Bounds on epsilon for these events.
-        claim: What the original analysis says they cost, where that differs; see `Claim`.
-        caution: What to know before it is paid for, if there is anything.
-        snapshots: Numbers of answers after which the set is kept as it is then, the last of them all; see
-            `SetMethod.with_snapshots`.
-    """
-
-    method: str
-    config: MethodConfig
-    facts: PublicFacts
-    budget: PrivacyBudget
-    noise_multiplier: float
-    events: tuple[GaussianEvent, ...]
-    spending: Spending
-    claim: Claim | None = None
-    caution: str | None = None
-    snapshots: tuple[int, ...] = ()
-
-    @classmethod
-    def make(
-        cls,
-        method: Method[Any],
-        facts: PublicFacts,
-        budget: PrivacyBudget,
-        noise_multiplier: float,
-        events: tuple[GaussianEvent, ...],
-    ) -> Plan:
-        """Add up what the events cost; refuse a delta too large for the data, and a cost past the budget."""
-        budget.check_size(facts.size)
-        spending = spend(events, budget.delta)
-        if spending.by(budget.accountant) > budget.epsilon:
-            raise BudgetError(
-                f"these settings would cost epsilon {spending.by(budget.accountant):.4g}, more than the budget "
-                f"{budget.epsilon:g}: ask fewer questions, or let the noise be calibrated, without an option that sets "
-                "it and by another preset than `paper`"
-            )
-        return cls(
-            method=method.name,
-            config=method.config,
-            facts=facts,
-            budget=budget,
-            noise_multiplier=noise_multiplier,
-            events=events,
-            spending=spending,
-            claim=method.claim(facts, events, budget.delta) if budget.private else None,
-            caution=method.caution(facts, noise_multiplier),
-        )
-
-    @classmethod
-    def calibrated(
-        cls,
-        method: Method[Any],
-        facts: PublicFacts,
-        budget: PrivacyBudget,
-        events: Callable[[float], tuple[GaussianEvent, ...]],
-        *,
-        given: float | None,
-        most: float,
-    ) -> Plan:
-        """The plan of ``events`` at the noise multiplier that is given or, if None is, calibrated to the budget.
-
-        Args:
-            method: Whose plan it is.
-            facts: What is public about the data.
-            budget: What may be spent.
-            events: What is asked at a noise multiplier.
-            given: The setting ``noise_multiplier``.
-            most: As for `privset.privacy.calibrate`.
-        """
-        budget.check_size(facts.size)
-        require(given is None or budget.private, "without privacy there is no noise; leave noise-multiplier out")
-        noise = calibrate(events, budget, most=most) if given is None else given
-        return cls.make(method, facts, budget, noise, events(noise))
-
-    @property
-    def epsilon(self) -> float:
-        """The bound of the budget's own accountant."""
-        return self.spending.by(self.budget.accountant)
-
-    @property
-    def questions(self) -> int:
-        """How many noisy answers will be asked for in all."""
-        return sum(event.count for event in self.events)
-
-    def to_json(self) -> dict[str, Any]:
-        """The plan as plain values; an infinite epsilon is written as the string "inf"."""
-
-        def number(value: float | None) -> float | str | None:
-            return "inf" if value == float("inf") else value
-
-        return {
-            "method": self.method,
-            "data": dataclasses.asdict(self.facts),
-            "noise_multiplier": self.noise_multiplier,
-            "questions": self.questions,
-            "epsilon": number(self.epsilon),
-            "delta": self.budget.delta,
-            "accountant": self.budget.accountant,
-            "relation": RELATION,
-            "budget": number(self.budget.epsilon),
-            "epsilon_rdp": number(self.spending.rdp),
-            "epsilon_pld": number(self.spending.pld),
-            "caution": self.caution,
-            "claim": self.claim and dataclasses.asdict(self.claim) | {"epsilon": number(self.claim.epsilon)},
-            "events": [event.to_json() for event in self.events],
-            "settings": dataclasses.asdict(self.config),
-        }
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -21,9 +21,11 @@ from privset.facts import PublicFacts
 from privset.methods.checkpoint import Checkpoint, Stages
 from privset.methods.descent import Descent, Spectrum, cosine
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics
-from privset.methods.method import Execution, Plan, SetConfig, Synthesis, require, require_at_least_one
+from privset.methods.method import Execution, Synthesis
 from privset.methods.moment_matching import Matching, feature_map, feature_maps, wave_lift
+from privset.methods.plan import Plan
 from privset.methods.refining import ridge_loss, trained_features
+from privset.methods.settings import SetConfig, require, require_at_least_one
 from privset.networks.features import RandomFeatures, look, random_views
 from privset.networks.precision import tensor_cores
 from privset.networks.stacking import Stack

@@ -24,18 +24,10 @@ from privset.facts import PublicFacts
 from privset.methods.checkpoint import Stages
 from privset.methods.matched import Matched, Pixels
 from privset.methods.matching import matching_slope
-from privset.methods.method import (
-    Execution,
-    Plan,
-    SetConfig,
-    SetMethod,
-    Synthesis,
-    require,
-    require_at_least_one,
-    require_network,
-    require_noise,
-)
+from privset.methods.method import Execution, SetMethod, Synthesis
+from privset.methods.plan import Plan
 from privset.methods.record_loss import record_loss
+from privset.methods.settings import SetConfig, require, require_at_least_one, require_network, require_noise
 from privset.networks.fused import fused
 from privset.networks.precision import half_width
 from privset.observer import Glimpse, Observer

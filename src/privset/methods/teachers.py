@@ -24,17 +24,9 @@ from privset.errors import BudgetError
 from privset.facts import PublicFacts, scale
 from privset.methods.descent import Adam
 from privset.methods.drawing import drawn, glimpse
-from privset.methods.method import (
-    Execution,
-    Plan,
-    SetConfig,
-    SetMethod,
-    Synthesis,
-    require,
-    require_at_least_one,
-    require_generator,
-    require_shards,
-)
+from privset.methods.method import Execution, SetMethod, Synthesis
+from privset.methods.plan import Plan
+from privset.methods.settings import SetConfig, require, require_at_least_one, require_generator, require_shards
 from privset.networks.adversaries import ConditionalDiscriminator
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 from privset.networks.generators import ConditionalGenerator

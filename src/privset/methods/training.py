@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from privset import networks
 from privset.errors import ConfigError
 from privset.facts import PublicFacts
-from privset.methods.method import Config, Execution, Method, Plan
+from privset.methods.method import Execution, Method
+from privset.methods.plan import Plan
+from privset.methods.settings import Config
 from privset.observer import Observer
 from privset.privacy.curator import Curator
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from privset.errors import ReleaseError
-from privset.methods.method import Plan
+from privset.methods.plan import Plan
 from privset.release.certificate import Certificate, plain
 from privset.release.sections import SetContents
 from privset.release.statement import Holding

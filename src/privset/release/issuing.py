@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from privset.errors import ReleaseError
 from privset.facts import PublicFacts
-from privset.methods.method import MethodConfig, Plan
+from privset.methods.plan import Plan
+from privset.methods.settings import MethodConfig
 from privset.privacy.budget import RELATION
 from privset.release import card, classifier, configuration, generator, preview, snapshots, statistics, synthetic
 from privset.release.certificate import LEDGER_FILE, Certificate, first_problem, plain, sha256

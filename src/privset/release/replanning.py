@@ -15,7 +15,9 @@ from pydantic import TypeAdapter, ValidationError
 from privset import methods
 from privset.errors import ConfigError, ReleaseError
 from privset.methods import Architecture, SetMethod, TrainingMethod, require_measuring
-from privset.methods.method import Method, MethodConfig, Plan
+from privset.methods.method import Method
+from privset.methods.plan import Plan
+from privset.methods.settings import MethodConfig
 from privset.networks.generator_forms import GeneratorForm
 from privset.privacy.accounting import GaussianEvent, merge
 from privset.release.certificate import Certificate, plain
