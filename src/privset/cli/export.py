@@ -12,6 +12,7 @@ import tyro
 from privset import exports
 from privset.cli import console
 from privset.cli.arguments import parse
+from privset.exports.statement import of_export
 from privset.release import load
 
 
@@ -46,7 +47,7 @@ def export(arguments: Sequence[str]) -> int:
                 "format": parsed.to,
                 "images": len(release.set),
                 "private": private,
-                "statement": release.certificate.statement,
+                "statement": of_export(release.certificate),
                 "files": sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()),
             }
         )

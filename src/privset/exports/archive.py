@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from privset.exports.statement import of_export
 from privset.observer import Observer
 from privset.release import Release
 
@@ -27,7 +28,7 @@ def files(release: Release, observer: Observer) -> Iterator[tuple[str, bytes]]:
         "classes": np.array(facts.classes, dtype=np.str_),
         "mean": np.array(facts.mean),
         "std": np.array(facts.std),
-        "statement": np.array(release.certificate.statement, dtype=np.str_),
+        "statement": np.array(of_export(release.certificate), dtype=np.str_),
     }
     if release.set.pixel_form != "8-bit":
         arrays["normalised"] = release.set.images.numpy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from privset.exports.statement import of_export
 from privset.release import card
 from privset.release.certificate import Certificate
 from privset.release.sections import SetContents
@@ -48,7 +49,7 @@ def write(certificate: Certificate, to: str) -> str:
         _front_matter(certificate, to),
         f"# {card.escape(card.title(certificate))}",
         card.warning(certificate),
-        card.escape(certificate.statement),
+        card.escape(of_export(certificate)),
         card.guarantee(certificate),
         card.claim(certificate),
         _contents(certificate, to),

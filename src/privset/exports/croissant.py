@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from privset.exports.statement import of_export
 from privset.release import card
 from privset.release.certificate import Certificate
 
@@ -135,11 +136,11 @@ def _described(
         "@type": "sc:Dataset",
         "conformsTo": ["http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0"],
         "name": card.title(certificate),
-        "description": certificate.statement,
+        "description": of_export(certificate),
         "datePublished": certificate.created[:10],
         "keywords": card.tags(certificate),
         "isLiveDataset": False,
-        "rai:personalSensitiveInformation": certificate.statement,
+        "rai:personalSensitiveInformation": of_export(certificate),
         "rai:dataLimitations": list(certificate.not_accounted),
         "rai:dataCollection": (
             f"Synthetic: made by privset {certificate.software['privset']} with the method {certificate.method}; every "

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
+from privset.exports.statement import of_export
 from privset.observer import Observer
 from privset.release import Release
 
@@ -27,7 +28,7 @@ def files(release: Release, observer: Observer) -> Iterator[tuple[str, bytes]]:
         "private": guarantee.private,
         "epsilon": guarantee.epsilon_spent,
         "delta": guarantee.delta,
-        "statement": release.certificate.statement,
+        "statement": of_export(release.certificate),
     }
     file = io.BytesIO()
     torch.save(content, file)
