@@ -7,12 +7,12 @@ from tests.conftest import TINY, facts_for, records_for
 
 import privset
 from privset.data import Dataset
-from privset.errors import BudgetError, ConfigError, PrivsetError, ReleaseError
-from privset.methods import Execution, Moments, MomentsConfig, Psg, Synthesis
-from privset.pipeline import distil, generate, ledger_beside, measure, plan
+from privset.errors import BudgetError, PrivsetError, ReleaseError
+from privset.methods import Execution, MomentsConfig, Psg, Synthesis
+from privset.pipeline import generate, ledger_beside, plan
 from privset.privacy import PrivacyBudget, Tally, seeded_noise
 from privset.privacy.ledger import read
-from privset.release import NoisyStatistics, verify
+from privset.release import verify
 
 BUDGET = PrivacyBudget(epsilon=5.0, accountant="rdp")
 METHOD = Psg(TINY["psg"])
@@ -129,29 +129,6 @@ def test_images_that_are_not_finite_are_never_published(tmp_path):
     with pytest.raises(ReleaseError):
         generate(dataset(), method=Diverged(TINY["psg"]), budget=BUDGET, out=tmp_path / "set")
     assert not (tmp_path / "set").exists()
-
-
-@pytest.fixture(scope="module")
-def statistics(tmp_path_factory):
-    out = tmp_path_factory.mktemp("measured") / "statistics"
-    return measure(dataset(), method=Moments(TINY["moments"]), budget=BUDGET, out=out)
-
-
-def test_sets_are_distilled_from_what_was_verified_not_from_what_is_in_memory(statistics, tmp_path):
-    honest = distil(statistics, out=tmp_path / "honest")
-    other = NoisyStatistics({name: value + 1 for name, value in statistics.statistics.tensors.items()})
-    made = distil(dataclasses.replace(statistics, statistics=other), out=tmp_path / "set")
-    assert made.set.digest() == honest.set.digest()
-    assert made.certificate.source == honest.certificate.source
-    assert verify(made.path, source=statistics.path).ok
-
-
-@pytest.mark.parametrize("settings", [{"per_class": "5"}, {"per_class": 2.5}, {"image_rate": None}, {"seed": True}])
-def test_settings_of_another_kind_are_refused(statistics, tmp_path, settings):
-    (name,) = settings
-    with pytest.raises(ConfigError, match=f"{name.replace('_', '-')} cannot be .*valid"):
-        distil(statistics, out=tmp_path / "set", **settings)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_a_method_the_plan_is_that_of_a_run_on_the_device(monkeypatch):

@@ -13,10 +13,10 @@ from privset.data import Dataset
 from privset.errors import BudgetError, ConfigError, ReleaseError
 from privset.methods import Checkpoint, Moments, Psg
 from privset.observer import Observer
-from privset.pipeline import distil, generate, measure
+from privset.pipeline import generate, measure
 from privset.privacy import KeptAnswers, PrivacyBudget, seeded_noise
 from privset.privacy.ledger import read
-from privset.release import load_statistics, verify
+from privset.release import distil, load_statistics, verify
 from privset.release.unfinished import folder_beside, ledger_beside
 
 BUDGET = PrivacyBudget(epsilon=5.0, accountant="rdp")

@@ -59,7 +59,7 @@ from privset.methods import (
     TrainingMethod,
 )
 from privset.observer import Glimpse, Observer, Observers
-from privset.pipeline import distil, generate, measure, plan, train
+from privset.pipeline import generate, measure, plan, train
 from privset.privacy import BudgetExceeded, NoiseSource, PrivacyBudget, Tally, seeded_noise
 from privset.release import (
     Certificate,
@@ -70,6 +70,7 @@ from privset.release import (
     StatisticsRelease,
     SyntheticSet,
     Verification,
+    distil,
     load_classifier,
     load_statistics,
     merge,

@@ -4,10 +4,10 @@ This is the only code that is handed records and hands them to a curator. Everyt
 spending privacy is made to go wrong first: the output folder, the data and the plan are checked before the
 first question is charged.
 
-A method that measures can stop half-way: `measure` publishes the noisy statistics, `distil` makes sets from them
-without any data. All of these calls may be killed at any moment; the same call goes on where they stood. A run of
-`total` questions keeps its answers, one of `gradient` questions where it stands, its noise included; only a method that
-says it is not resumable has to be paid for again.
+A method that measures can stop half-way: `measure` publishes the noisy statistics, and sets are made from them without
+any data, by release/distilling.py. All of these calls may be killed at any moment; the same call goes on where they
+stood. A run of `total` questions keeps its answers, one of `gradient` questions where it stands, its noise included;
+only a method that says it is not resumable has to be paid for again.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ import dataclasses
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_type_hints
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Any
 
 from privset import data as data_room
 from privset.data.records import Dataset
@@ -32,7 +30,6 @@ from privset.methods import (
     Measured,
     MeasuringMethod,
     Method,
-    MethodConfig,
     Moments,
     MomentsConfig,
     Plan,
@@ -46,7 +43,6 @@ from privset.observer import Observer
 from privset.privacy import Curator, Ledger, NoiseSource, PrivacyBudget, Standing, Tally, go_on, system_noise, take_up
 from privset.privacy.accounting import merge
 from privset.release import (
-    LEDGER_FILE,
     Classifier,
     ClassifierRelease,
     NoisyStatistics,
@@ -55,7 +51,6 @@ from privset.release import (
     SyntheticSet,
     Unfinished,
     certify,
-    certify_distilled,
     configuration,
     load,
     load_classifier,
@@ -207,58 +202,6 @@ def measure(
         measured, ledger = job.measure(method, work)
         job.publish(NoisyStatistics(measured.statistics), ledger)
     return load_statistics(job.out)
-
-
-def distil(
-    source: StatisticsRelease | str | Path,
-    *,
-    out: str | Path,
-    execution: Execution | None = None,
-    observer: Observer | None = None,
-    **settings: Any,
-) -> Release:
-    """Make a synthetic set from published statistics: needs no data, and costs nothing.
-
-    The set carries the guarantee of its statistics, and it is the same one: all sets distilled from the same
-    statistics, and the statistics, together cost their one epsilon.
-
-    Args:
-        source: The statistics, or the folder that `measure` wrote. Either way what is in the folder is verified, and
-            used.
-        out: Folder to write; it must not exist. The same call takes a killed run up again.
-        execution: The device.
-        observer: Told about progress.
-        settings: Settings of the method that are to differ from the recorded ones, such as ``per_class`` and
-            ``seed``; those that were measured with cannot.
-
-    Raises:
-        PrivsetError: The statistics do not verify, or cannot be distilled with these settings.
-    """
-    out, started = Path(out), time.perf_counter()
-    check_free(out, resumable=True)
-    folder = source.path if isinstance(source, StatisticsRelease) else Path(source)
-    require_verified(folder, "made from it")
-    source = load_statistics(folder)
-    measured, certificate = source.measured(), source.certificate
-    _check_kinds(type(measured.config), settings)
-    method = source.method(**settings)
-    identity = {
-        "command": "distil",
-        "statistics": certificate.seal,
-        "settings": plain(dataclasses.asdict(method.config)),
-        "software": deciding_versions(),
-    }
-    with Unfinished(out, identity) as work:
-        synthesis = method.distil(measured, execution=execution, observer=observer, checkpoint=work.checkpoint)
-        made = SyntheticSet.from_synthesis(synthesis, measured.facts)
-        ledger = source.path / LEDGER_FILE if LEDGER_FILE in certificate.files else None
-        config_file = configuration.of_distillation(identity["settings"])
-        seconds = time.perf_counter() - started
-        issued = certify_distilled(
-            certificate, method.config, made, ledger=ledger, seconds=seconds, config_file=config_file
-        )
-        save(out, made, issued, ledger, config_file)
-    return load(out)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -439,14 +382,3 @@ def _verified_start(start: ClassifierRelease, job: _Job) -> tuple[ClassifierRele
 def _default(execution: Execution | None = None) -> Moments:
     preset = Moments.preset_for((execution or Execution()).device)
     return Moments(Moments.preset(preset, per_class=MomentsConfig.per_class, epsilon=1.0))
-
-
-def _check_kinds(config_type: type[MethodConfig], settings: dict[str, Any]) -> None:
-    """Refuse a setting that is not of its kind, such as text for a number, before it is compared with anything."""
-    kinds = get_type_hints(config_type)
-    for name in settings.keys() & kinds.keys():
-        try:
-            TypeAdapter(kinds[name]).validate_python(settings[name], strict=True)
-        except ValidationError as error:
-            problem = error.errors(include_url=False)[0]["msg"]
-            raise ConfigError(f"{name.replace('_', '-')} cannot be {settings[name]!r}: {problem}") from error

@@ -12,9 +12,9 @@ from tests.release.test_generator import failed, publish
 from privset.data import Dataset
 from privset.errors import ReleaseError
 from privset.methods import DpMerf
-from privset.pipeline import distil, measure
+from privset.pipeline import measure
 from privset.privacy import PrivacyBudget
-from privset.release import load, load_statistics, merge, sample, verify
+from privset.release import distil, load, load_statistics, merge, sample, verify
 from privset.release.joint import paid
 from privset.report import guarantee
 from privset.report.sources import read_subjects

@@ -100,7 +100,7 @@ def test_sets_of_the_same_seed_are_distilled_from_one_measurement(tmp_path, monk
         sets[len(sets)] = release.set.images.clone()
         return evaluate_release(release, dataset, **options)
 
-    monkeypatch.setattr(runner, "pipeline", types.SimpleNamespace(measure=measure, distil=pipeline.distil))
+    monkeypatch.setattr(runner, "pipeline", types.SimpleNamespace(measure=measure))
     monkeypatch.setattr(runner, "evaluate_release", evaluate)
     outcome = run(Study(name="toy", what="a test", cells=tuple(cells)), results=tmp_path)
     assert len(outcome.finished) == 8

@@ -10,7 +10,6 @@ from typing import Annotated, Generic
 
 import tyro
 
-from privset import pipeline
 from privset.cli import console
 from privset.cli.arguments import DEFAULT_PER_CLASS, Config, parse
 from privset.cli.config import ConfigFile
@@ -18,9 +17,11 @@ from privset.cli.generate import show_made
 from privset.cli.tensorboard import require_tensorboard
 from privset.cli.watching import watched
 from privset.methods import DEFAULT, Execution, MethodConfig, get
+from privset.release import distil as distil_set
 from privset.release import load_statistics
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.software import versions
+from privset.release.unfinished import check_free
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,10 +65,10 @@ def distil(arguments: Sequence[str]) -> int:
         )
     if parsed.tensorboard is not None:
         require_tensorboard()
-    pipeline.check_free(parsed.out, resumable=True)
+    check_free(parsed.out, resumable=True)
     facts, settings = source.certificate.public_facts(), dataclasses.asdict(parsed.settings)
     with console.Bars() as bars, watched(bars, parsed.out, facts, parsed.tensorboard) as observer:
-        release = pipeline.distil(source, out=parsed.out, execution=execution, observer=observer, **settings)
+        release = distil_set(source, out=parsed.out, execution=execution, observer=observer, **settings)
     show_made(release, parsed.json)
     return 0
 

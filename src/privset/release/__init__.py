@@ -14,6 +14,7 @@ from privset.release.artefact import (
 from privset.release.certificate import LEDGER_FILE, Certificate
 from privset.release.classifier import Classifier
 from privset.release.dataset import LabelledImages
+from privset.release.distilling import distil
 from privset.release.drawing import sample
 from privset.release.folder import check_writable
 from privset.release.generator import Generator
@@ -45,6 +46,7 @@ __all__ = [
     "certify_distilled",
     "certify_drawn",
     "check_writable",
+    "distil",
     "load",
     "load_classifier",
     "load_published",

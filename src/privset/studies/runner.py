@@ -21,7 +21,7 @@ from privset.files import write
 from privset.methods import METHODS, Execution, MeasuringMethod, TrainingMethod
 from privset.observer import Observer
 from privset.privacy import seeded_noise
-from privset.release import ClassifierRelease, Release, load_published
+from privset.release import ClassifierRelease, Release, distil, load_published
 from privset.release.preview import FILE as PREVIEW_FILE
 from privset.release.software import versions
 from privset.studies import along, courses
@@ -278,7 +278,7 @@ class _Bench:
             source = self._statistics(cell, number, method, dataset, out.parent / "statistics", piece)
             asked = method.measured_with | {"seed"}
             free = {name: value for name, value in dataclasses.asdict(method.config).items() if name not in asked}
-            return pipeline.distil(source, out=out, execution=self.execution, observer=piece, **free)
+            return distil(source, out=out, execution=self.execution, observer=piece, **free)
         if not method.resumable:
             shutil.rmtree(out.parent, ignore_errors=True)  # what a call that was killed left of it
             piece.anew()
