@@ -11,9 +11,9 @@ from privset.errors import ConfigError
 from privset.exports import archive, card, images, table, tensors
 from privset.observer import Observer
 from privset.release import LEDGER_FILE, Release, check_writable, load, require_verified
-from privset.release.artefact import read_file
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.folder import write_folder
+from privset.release.loading import read_file
 
 Format = Literal["png", "npz", "parquet", "torch"]
 

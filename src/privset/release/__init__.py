@@ -1,16 +1,6 @@
 """What comes out: a set, noisy statistics or a classifier, the certificate, and the folder they are published in."""
 
-from privset.release.artefact import (
-    ClassifierRelease,
-    Release,
-    Snapshot,
-    StatisticsRelease,
-    load,
-    load_classifier,
-    load_published,
-    load_statistics,
-    save,
-)
+from privset.release.artefact import ClassifierRelease, Release, Snapshot, StatisticsRelease
 from privset.release.certificate import LEDGER_FILE, Certificate
 from privset.release.classifier import Classifier
 from privset.release.dataset import LabelledImages
@@ -19,7 +9,9 @@ from privset.release.drawing import sample
 from privset.release.folder import check_writable
 from privset.release.generator import Generator
 from privset.release.issuing import certify, certify_distilled, certify_drawn
+from privset.release.loading import load, load_classifier, load_published, load_statistics
 from privset.release.merging import merge
+from privset.release.saving import save
 from privset.release.statement import NOT_ACCOUNTED, statement_of
 from privset.release.statistics import NoisyStatistics
 from privset.release.synthetic import SyntheticSet

@@ -13,9 +13,11 @@ from privset.errors import ConfigError
 from privset.methods import Execution, MethodConfig
 from privset.observer import Observer
 from privset.release import configuration
-from privset.release.artefact import Release, StatisticsRelease, load, load_statistics, save
+from privset.release.artefact import Release, StatisticsRelease
 from privset.release.certificate import LEDGER_FILE, plain
 from privset.release.issuing import certify_distilled
+from privset.release.loading import load, load_statistics
+from privset.release.saving import save
 from privset.release.software import deciding_versions
 from privset.release.synthetic import SyntheticSet
 from privset.release.unfinished import Unfinished, check_free

@@ -10,9 +10,11 @@ from typing import Any
 from privset.errors import ConfigError, ReleaseError
 from privset.methods import METHODS, Execution, Method, SetConfig
 from privset.release import configuration
-from privset.release.artefact import Release, load, save
+from privset.release.artefact import Release
 from privset.release.certificate import LEDGER_FILE
 from privset.release.issuing import certify_drawn
+from privset.release.loading import load
+from privset.release.saving import save
 from privset.release.synthetic import SyntheticSet
 from privset.release.unfinished import check_free
 from privset.release.verification import require_verified

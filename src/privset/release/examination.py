@@ -21,11 +21,11 @@ from privset.release import (
     statistics,
     synthetic,
 )
-from privset.release.artefact import read_file
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import LEDGER_FILE, Certificate, sha256
 from privset.release.classifier import Classifier
 from privset.release.generator import Generator
+from privset.release.loading import read_file
 from privset.release.sections import ClassifierContents, GeneratorContents, SetContents, StatisticsContents
 from privset.release.snapshots import Snapshots
 from privset.release.statement import NOT_ACCOUNTED, WENT_ON, rounded_up

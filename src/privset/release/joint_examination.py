@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from privset.release import joint, synthetic
-from privset.release.artefact import read_file
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import LEDGER_FILE, Certificate
 from privset.release.examination import Examination, expect, same_number
+from privset.release.loading import read_file
 from privset.release.sections import Guarantee, Joined, SetContents
 from privset.release.statement import rounded_up
 

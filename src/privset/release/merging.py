@@ -14,11 +14,13 @@ from pathlib import Path
 from privset.errors import ReleaseError
 from privset.facts import PublicFacts
 from privset.release import joint
-from privset.release.artefact import Release, load, read_file, save_with
+from privset.release.artefact import Release
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import LEDGER_FILE
 from privset.release.folder import check_writable, releases_in
 from privset.release.issuing import certify_joined
+from privset.release.loading import load, read_file
+from privset.release.saving import save_with
 from privset.release.sections import Facts, Joined, Part
 from privset.release.verification import require_verified
 

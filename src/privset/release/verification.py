@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from privset.errors import PrivsetError, ReleaseError
-from privset.release.artefact import load, read_file
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import Certificate
 from privset.release.examination import Examination, Failed, expect
 from privset.release.joint_examination import JointExamination
+from privset.release.loading import load, read_file
 from privset.release.origin import named, same_measurement, same_questions, same_training
 from privset.release.software import versions
 from privset.release.synthetic import SyntheticSet
