@@ -5,11 +5,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import facts_for
+from tests.conftest import facts_for, records_for, resized, without
 from torch.func import functional_call
 
 from privset import networks
 from privset.errors import ConfigError
+from privset.facts import normalise
 from privset.privacy.clipping import clip_factors, clipped_gradient_sum, clipped_sum, clipped_sums
 
 finite = st.floats(-1e4, 1e4, allow_nan=False)
@@ -135,3 +136,20 @@ def test_an_empty_batch_gives_zeros():
     assert float(flat(total).abs().sum()) == 0
     assert int(bad) == 0
     assert {name: value.shape for name, value in total.items()} == {n: v.shape for n, v in parameters.items()}
+
+
+def test_a_long_sum_of_short_contributions_does_not_round_past_the_bound():
+    # In float32 the sum of thousands of equal contributions drifts; one record less must still move it by C alone.
+    facts = facts_for(6000)
+    records = records_for(facts)
+
+    def loss(parameters, image, label):
+        return parameters["w"].sum() * 3
+
+    def clean(some, facts):
+        images = normalise(some.images, facts)
+        total, _ = clipped_gradient_sum(loss, {"w": torch.zeros(1)}, [(images, some.labels)], clip_norm=0.1)
+        return float(total["w"])
+
+    moved = clean(records, facts) - clean(without(records, 17), resized(facts, 5999))
+    assert moved == pytest.approx(0.1, rel=1e-6)
