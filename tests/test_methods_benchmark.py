@@ -1,0 +1,66 @@
+"""The benchmark that times the beginning of a method's run, with small presets on small images."""
+
+import dataclasses
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "methods.py"
+
+
+@pytest.fixture
+def methods(monkeypatch):
+    spec = importlib.util.spec_from_file_location("methods_benchmark", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)  # dataclasses look for it there
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(methods, folder, name, *more):
+    facts = dataclasses.replace(methods.FACTS, height=8, width=8, size=1500)
+    methods.main([f"{name}:small:10", "--results", str(folder), *more], facts)
+    return json.loads((folder / "speed" / f"method-{name}-small-eps10-cpu.json").read_bytes())
+
+
+def test_a_phase_that_was_cut_is_counted_in_full(methods, tmp_path):
+    found = run(methods, tmp_path, "gs-wgan", "--seconds", "0.2")
+    warm_up, training = found["phases"]["warming up critics"], found["phases"]["training a generator"]
+    assert (warm_up["steps"], warm_up["timed"]) == (20, methods.FEW - methods.UNCOUNTED)
+    assert training["steps"] == 100
+    assert training["timed"] < 97
+    minutes = sum(phase["steps"] * phase["seconds a step"] for phase in found["phases"].values()) / 60
+    assert found["value"] == pytest.approx(minutes)
+    assert {"what", "command", "commit", "device", "seconds", "versions"} <= found.keys()
+
+
+def test_what_is_on_file_is_not_measured_again(methods, tmp_path, capsys):
+    first = run(methods, tmp_path, "dp-cgan", "--seconds", "0.1")
+    assert run(methods, tmp_path, "dp-cgan", "--seconds", "0.1") == first
+    assert "on file" in capsys.readouterr().out
+
+
+def test_what_is_not_one_long_loop_is_refused(methods, tmp_path):
+    with pytest.raises(SystemExit, match="moments is not one long loop"):
+        methods.main(["moments:light:10", "--results", str(tmp_path)])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_clock_leaves_the_first_steps_out(methods, monkeypatch):
+    now = iter(range(100))
+    monkeypatch.setattr(methods.time, "perf_counter", lambda: next(now))
+    clock = methods.Clock(torch.device("cpu"), 1000)
+    clock.phase("training a generator", 10)
+    for _ in range(5):
+        clock.step()
+    clock.stop()
+    (phase,) = clock.phases.values()
+    assert (phase.taken, phase.counted) == (5, 2)
+    # The clock was looked at once to begin, after each of three steps, after the two that count, and to stop.
+    assert phase.seconds == 6 - 3
