@@ -1,4 +1,4 @@
-"""Where ten bits of a number are enough, or eight."""
+"""Where fewer bits than those of float32 are enough."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @contextlib.contextmanager
 def tensor_cores(device: torch.device) -> Iterator[None]:
-    """Have a graphics card multiply matrices as it convolves: from float32 rounded to ten bits, summed in float32.
+    """Have a graphics card multiply matrices as it convolves: from float32 rounded to TF32, summed in float32.
 
     For features, whose random weights mean nothing to the last digit; not for a kernel that is to be inverted. On a
     processor nothing changes.
@@ -25,7 +25,7 @@ def tensor_cores(device: torch.device) -> Iterator[None]:
 
 
 def half_width(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """Have a graphics card convolve numbers of eight bits (bfloat16), summed in float32: half as much goes to memory.
+    """Have a graphics card convolve in bfloat16, summed in float32: half as much goes to memory.
 
     For networks that are trained, whose weights stay float32. On a processor nothing changes.
     """

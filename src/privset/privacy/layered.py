@@ -12,7 +12,7 @@ Why this is as safe as vmap, whatever the network:
 - **What is added is what was measured.** The gradients of a convolution are held, their lengths are taken of the
   numbers that are held, and these numbers are added up. Those of a matrix product have rank one, whose length is
   exactly the product of two lengths, and are added up in float64. So a layer that computes coarsely (on a graphics
-  card convolutions and what they give are rounded to eight bits) or wrongly would give a worse gradient, and never a
+  card convolutions and what they give are rounded to bfloat16) or wrongly would give a worse gradient, and never a
   longer one.
 
 `tests/privacy/test_layered.py` compares every kind of layer with vmap in float64.
@@ -230,7 +230,7 @@ def record_gradients(
 
 
 def _coarse(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """Have a graphics card convolve numbers of eight bits (bfloat16), summed in float32; what is float64 stays so.
+    """Have a graphics card convolve in bfloat16, summed in float32; what is float64 stays so.
 
     Half as much is read and written. What comes of it is measured afterwards, as it is; and beside the noise that it is
     given, the error is little.
