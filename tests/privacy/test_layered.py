@@ -289,20 +289,17 @@ def test_bfloat16_gives_no_longer_gradients(number, coarse):
     loss = record_loss(network)
     assert isinstance(loss, LayeredLoss)
     parameters = {name: value.detach() for name, value in network.named_parameters()}
-    squares = torch.zeros(4, dtype=torch.float64, device=coarse)
-    for part in record_gradients(loss, parameters, images, labels).values():
-        squares += part.squares()
-        for index, square in enumerate(part.squares()):
-            weights = torch.zeros(1, 4, dtype=torch.float64, device=coarse)
-            weights[0, index] = 1
+    weights = torch.ones(1, 1, dtype=torch.float64, device=coarse)
+    for image, label in zip(images.split(1), labels.split(1), strict=True):  # in another company they round otherwise
+        squares = 0.0
+        for part in record_gradients(loss, parameters, image, label).values():
             total = torch.zeros(1, numbers_of(part), dtype=torch.float64, device=coarse)
             part.add(weights, total)
-            assert float(total.square().sum()) == pytest.approx(float(square), rel=1e-6, abs=1e-30)
-    for index, length in enumerate(squares.sqrt().tolist()):
+            assert float(total.square().sum()) == pytest.approx(float(part.squares()), rel=1e-6, abs=1e-30)
+            squares += float(part.squares())
         for clip_norm in (1e-5, 1e-2, 1e3):
-            one = slice(index, index + 1)
-            alone, _ = sums(loss, network, images[one], labels[one], clip_norm=clip_norm)
-            assert float(alone.norm()) == pytest.approx(min(clip_norm, length), rel=1e-6)
+            alone, _ = sums(loss, network, image, label, clip_norm=clip_norm)
+            assert float(alone.norm()) == pytest.approx(min(clip_norm, math.sqrt(squares)), rel=1e-6)
 
 
 @pytest.mark.parametrize(("kernel", "stride", "padding"), [((3, 3), (1, 1), (1, 1)), ((5, 2), (2, 1), (0, 2))])
