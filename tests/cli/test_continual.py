@@ -136,3 +136,76 @@ def test_a_party_with_a_file_of_its_own_and_test_images_of_another_form(call, tm
     assert "the release is of images of another form than large.npz: size 8x8 and not 12x12" in err
     assert not (tmp_path / "stage").exists()
     assert call(*words, "--test", own)[0] == 0
+
+
+def test_a_stage_stands_for_the_release_it_holds_and_verify_reads_its_note(call, tmp_path):
+    first = tmp_path / "first"
+    assert call("continual", "stage", "digits", "--classes", 0, 1, *TINY, "--out", first)[0] == 0
+    code, out, _ = call("verify", first)
+    assert code == 0
+    assert "its note says what the certificate says" in out
+    assert call("export", first, "--to", "npz", "--out", tmp_path / "exported")[0] == 0
+    assert call("report", first, "--out", tmp_path / "report.html")[0] == 0
+    code, _, err = call("evaluate", first, "--data", "digits")
+    assert code == 2
+    assert "certificate.json" not in err  # it is read; digits has classes that it has not
+    note = json.loads((first / "stage.json").read_text())
+    (first / "stage.json").write_text(json.dumps(note | {"epsilon": 0.1}))
+    for folder in (first, first / "release"):
+        code, out, _ = call("verify", folder)
+        assert code == 1
+        assert "FAILED" in out
+    call("continual", "stage", "digits", "--classes", 2, 3, *TINY, "--out", tmp_path / "second")
+    code, _, err = call("merge", first, tmp_path / "second", "--out", tmp_path / "all")
+    assert code == 2
+    assert "stage.json says something else than the certificate" in err
+    assert not (tmp_path / "all").exists()
+
+
+def test_a_folder_of_stages_can_be_merged_and_the_same_data_twice_is_noticed(call, tmp_path):
+    for name in ("one", "two"):
+        call("continual", "stage", "digits", "--classes", 0, 1, *TINY, "--out", tmp_path / "parts" / name)
+    code, _, err = call("merge", tmp_path / "parts", "--disjoint", "--out", tmp_path / "all")
+    assert code == 0
+    assert "both of 288 records called 'digits'" in err
+    (tmp_path / "empty").mkdir()
+    code, _, err = call("merge", tmp_path / "parts", tmp_path / "empty", "--out", tmp_path / "more")
+    assert code == 2
+    assert "empty: there is no release in it" in err
+
+
+def test_a_classifier_that_nobody_could_go_on_from_is_not_paid_for(call, tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 8, 8), dtype=np.uint8)
+    for name, classes in (("up.npz", ["up", "down"]), ("left.npz", ["left", "right"])):
+        np.savez(tmp_path / name, x=pixels, y=np.arange(60) % 2, classes=np.array(classes))
+    words = ("--method", "dp-sgd", "--preset", "small", "--epochs", 1, "--epsilon", 50, "--out")
+    code, _, err = call("continual", "stage", tmp_path / "up.npz", *words, tmp_path / "1")
+    assert code == 2
+    assert "a classifier for up, down alone has no outputs for the classes of other parties" in err
+    assert "--known" in err
+    assert not (tmp_path / "1").exists()
+    known = ("--known", "up", "down", "left", "right")
+    assert call("continual", "stage", tmp_path / "up.npz", *words, tmp_path / "1", *known)[0] == 0
+    # The next one takes the classes from what it received.
+    received = ("--received", tmp_path / "1", "--disjoint")
+    code, out, err = call("continual", "stage", tmp_path / "left.npz", *words, tmp_path / "2", *received)
+    assert (code, err) == (0, "")
+    assert "Received" in out
+    wrong = ("--known", "left", "right", "up", "down")
+    code, _, err = call("continual", "stage", tmp_path / "left.npz", *words, tmp_path / "3", *received, *wrong)
+    assert code == 2
+    assert "it has outputs for up, down, left, right, not for left, right, up, down (--known)" in err
+
+
+def test_test_data_without_a_split_is_tested_on_whole_and_what_it_shares_is_said(call, tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 8, 8), dtype=np.uint8)
+    fields = {"y": np.arange(60) % 2, "classes": np.array(["up", "down"])}
+    np.savez(tmp_path / "own.npz", x=pixels, **fields)
+    np.savez(tmp_path / "other.npz", x=255 - pixels, **fields)
+    words = ("continual", "stage", tmp_path / "own.npz", *TINY, *EXAM, "--json", "--out")
+    code, out, err = call(*words, tmp_path / "1", "--test", tmp_path / "other.npz")
+    assert (code, err) == (0, "")
+    assert sum(map(sum, json.loads(out)["recipes"]["quick"]["confusion"])) == 60
+    code, out, err = call(*words, tmp_path / "2", "--test", tmp_path / "own.npz")
+    assert code == 0
+    assert "60 of the 60 test images are among this party's own records" in err

@@ -192,7 +192,7 @@ def test_without_test_images_of_each_class_nothing_is_spent(tmp_path, dataset):
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path, dataset):
     (tmp_path / "stage-fright.txt").write_text("dear")
-    with pytest.raises(ReleaseError, match="is something else"):
+    with pytest.raises(ReleaseError, match=r"holds something else \(stage-fright.txt\)"):
         run(dataset, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["stage-fright.txt"]
 

@@ -138,8 +138,24 @@ def test_releases_are_found_in_order_and_bare_ones_too(tmp_path, dataset):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ReleaseError, match="no release in it"):
         find([tmp_path / "empty"])
-    with pytest.raises(ReleaseError, match="no such folder"):
+    with pytest.raises(ReleaseError, match="nowhere is not a folder"):
         find([tmp_path / "nowhere"])
+    (tmp_path / "course" / "evaluations").mkdir()  # a course has one
+    assert len(find([tmp_path / "course"])) == 3
+
+
+@pytest.mark.parametrize("left", ["release/set.safetensors", "stage.json", "release.unfinished/lock", "images/1.png"])
+def test_what_is_not_whole_in_a_folder_of_releases_is_not_passed_over(tmp_path, dataset, left):
+    """As if it had not been received: a party would go on, and pay, without it."""
+    stage(dataset, ("ant", "bee"), tmp_path / "received" / "one")
+    broken = tmp_path / "received" / "two" / left
+    broken.parent.mkdir(parents=True)
+    broken.touch()
+    with pytest.raises(ReleaseError, match="received has two, with no release that is whole; get it again"):
+        find([tmp_path / "received"])
+    assert len(find([tmp_path / "received"], own=tmp_path / "received" / "two")) == 1
+    with pytest.raises(ReleaseError, match="two"):
+        find([tmp_path / "received" / "two"])
 
 
 @pytest.mark.parametrize(

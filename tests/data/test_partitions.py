@@ -94,7 +94,7 @@ def test_one_record_more_changes_one_part_by_that_record_and_no_other(labels: li
 
 @pytest.mark.parametrize(
     ("names", "words"),
-    [(["a", "x"], "no class 'x'"), (["a", "a"], "different classes"), (["d", "c"], "no training records")],
+    [(["a", "x"], "no class 'x'"), (["a", "a"], "the class a is named twice"), (["d", "c"], "no training records")],
 )
 def test_parts_that_there_are_not_are_refused(names: list[str], words: str) -> None:
     with pytest.raises(DataError, match=words):

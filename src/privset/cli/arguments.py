@@ -50,6 +50,11 @@ class DataArguments:
         """Read the data set."""
         return data.load(name, **self._options(), observer=observer)
 
+    def load_to_test_on(self, name: str, observer: Observer) -> Dataset:
+        """Read other data, that of a test: its test split counts, or all of it where it has none."""
+        whole = dataclasses.replace(self, test_fraction=0.0).load(name, observer)
+        return whole if whole.test is not None else dataclasses.replace(whole, test=whole.train)
+
     def facts(self, name: str, observer: Observer) -> PublicFacts:
         """Its public facts, without reading a record."""
         return data.facts_of(name, **self._options(), observer=observer)

@@ -14,10 +14,12 @@ from privset.cli import console
 from privset.cli.arguments import Config, PlanArguments, parse_planned
 from privset.cli.generate import warn_of_contributions
 from privset.continual import Course, Exam, Received, Stage
+from privset.data import Dataset, shared
 from privset.errors import ConfigError
 from privset.evaluation import Evaluation
-from privset.methods import Execution
+from privset.methods import Execution, TrainingMethod
 from privset.privacy import Tally
+from privset.release import ClassifierRelease
 from privset.release.statement import rounded_up
 
 
@@ -32,7 +34,7 @@ class SharedArguments(PlanArguments[Config]):
     recipe: tuple[str, ...] = ("paper",)
     """How it is trained: paper, quick or long; all that are named."""
     trainings: int = 3
-    """How many such networks, each from its own initial weights."""
+    """How many such networks, each from its own initial weights, are trained on the same releases."""
     execution: tyro.conf.OmitArgPrefixes[Execution] = dataclasses.field(default_factory=Execution)
     noise_seed: int | None = None
     """Make the noise repeatable, for tests and studies: the releases then say that they are NOT private."""
@@ -81,9 +83,11 @@ class StageArguments(SharedArguments[Config]):
     accept_delta: float | None = None
     """The largest delta that a received release may have; by default this party's own."""
     known: tuple[str, ...] | None = None
-    """For a classifier (dp-sgd): all classes of all parties, in the order agreed on; by default those of the data."""
+    """For a classifier (dp-sgd): all classes of all parties, in the order agreed on; by default those of the classifier
+    that was received, or of the data if there is none."""
     test: str | None = None
-    """Data whose test split has all classes seen so far, to see how good all releases are together; by default none."""
+    """Other data that has all classes seen so far, to see how good all releases are together: its test split, or all of
+    it if it has none. It should share no image with any party's records; by default none is tested on."""
 
 
 def continual(arguments: Sequence[str]) -> int:
@@ -107,7 +111,7 @@ def continual(arguments: Sequence[str]) -> int:
             noise_seed=parsed.noise_seed,
         )
         if not parsed.json:
-            console.show_table(["stage", "classes", "records", "epsilon", "noise"], [_planned(one) for one in stages])
+            console.show_table(_PLANNED, [_planned(one) for one in stages], title="The stages would cost")
 
         def told(number: int, _release: Received, found: dict[str, Evaluation]) -> None:
             words = "; ".join(f"{one.mean:.1f} % by {recipe}" for recipe, one in found.items())
@@ -147,24 +151,34 @@ def stage(arguments: Sequence[str]) -> int:
         bars.phase("verifying what was received", 0)
         received = course.receive(parsed.received, accepted, private=private, own=parsed.out)
         dataset = parsed.reading.load(parsed.data, bars)
-        tested = None if parsed.test is None else parsed.reading.load(parsed.test, bars)
+        tested = None if parsed.test is None else parsed.reading.load_to_test_on(parsed.test, bars)
+        classes, known = parsed.classes or dataset.facts.classes, parsed.known or _known(received)
+        if isinstance(method, TrainingMethod) and set(known or dataset.facts.classes) <= set(classes):
+            raise ConfigError(
+                f"a classifier for {', '.join(classes)} alone has no outputs for the classes of other parties, and "
+                "none could go on from it; name all classes of all parties, in the order agreed on (--known)"
+            )
         bars.phase("calibrating the noise", 0)
         one = Stage.prepare(
             dataset,
-            parsed.classes or dataset.facts.classes,
+            classes,
             number=len(received) + 1,
             method=method,
             budget=budget,
             out=parsed.out,
-            known=parsed.known,
+            known=known,
             noise_seed=parsed.noise_seed,
         )
+        one.check(received)
         one.check_free()
         if tested is not None:
             seen = [name for earlier in received for name in earlier.classes]
             parsed.exam.check(tested, method, [*seen, *one.classes], made=one.party.facts)
+            _warn_of_shared(tested, one)
         if not parsed.json:
-            console.show_table(["stage", "classes", "records", "epsilon", "noise"], [_planned(one)])
+            if received:
+                console.show_table(_RECEIVED, [_had(each) for each in received], title="Received")
+            console.show_table(_PLANNED, [_planned(one)], title="This stage would cost")
         own = one.run(received, execution=parsed.execution, observer=bars, tally=tally)
         released = [*received, own]
         found = {}
@@ -180,8 +194,25 @@ def stage(arguments: Sequence[str]) -> int:
     console.show(f"Of all {len(released)} release(s) together: {whole['statement']}")
     for recipe, measured in found.items():
         console.show(f"{measured.mean:.1f} % of the test images of all classes seen so far, by the recipe {recipe}")
-    console.show(f"The stage is in {parsed.out}; hand it on as a whole")
+    then = "hand it on as a whole" if own.certificate.guarantee.private else "it is NOT private: do not hand it on"
+    console.show(f"The stage is in {parsed.out}; {then}")
     return 0
+
+
+def _known(received: Sequence[Received]) -> tuple[str, ...] | None:
+    """The classes that the last classifier received has outputs for."""
+    last = received[-1].release if received else None
+    return last.trained.facts.classes if isinstance(last, ClassifierRelease) else None
+
+
+def _warn_of_shared(tested: Dataset, stage: Stage) -> None:
+    assert tested.test is not None
+    count = shared(tested.test, stage.party.train)
+    if count:
+        console.warn(
+            f"{count:,} of the {len(tested.test):,} test images are among this party's own records: how good the "
+            "releases are will look better than it is. Keep what is tested on out of every party's data."
+        )
 
 
 def show(found: Course) -> None:
@@ -199,6 +230,16 @@ def show(found: Course) -> None:
         ]
         columns = ["stage", "new classes", "accuracy on all seen", "mean over parties", "forgotten, points"]
         console.show_table(columns, rows, title=f"Tested after each stage, recipe {recipe}")
+
+
+_RECEIVED = ["classes", "records", "epsilon", "folder"]
+_PLANNED = ["stage", "classes", "records", "epsilon", "noise"]
+
+
+def _had(one: Received) -> list[str]:
+    guarantee = one.certificate.guarantee
+    cost = rounded_up(guarantee.epsilon_spent) if guarantee.private else "NOT private"
+    return [", ".join(one.classes), f"{one.certificate.facts.size:,}", cost, str(one.release.path)]
 
 
 def _planned(one: Stage) -> list[Any]:

@@ -46,7 +46,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 
 _KEPT = {
     "generate": "nothing was released, and what was charged stays in the ledger",
-    "continual": "finished stages are kept; what an unfinished one was charged stays in its ledger",
+    "continual": "the same command goes on; of a stage that was begun and cannot, what was charged stays in its ledger",
 }
 """What is left of a command that was interrupted."""
 

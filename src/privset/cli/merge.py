@@ -12,6 +12,8 @@ import tyro
 from privset.cli import console
 from privset.cli.arguments import parse
 from privset.cli.generate import show_made
+from privset.continual import check_note, find
+from privset.release import load_published
 from privset.release import merge as merge_releases
 
 
@@ -23,7 +25,7 @@ class MergeArguments:
     """
 
     releases: tyro.conf.Positional[Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RELEASE RELEASE [RELEASE ...]")]]
-    """The folders of the releases."""
+    """The folders of the releases, or of stages, or folders of such."""
     out: Path
     """Folder to write the joint release to; it must not exist."""
     disjoint: bool = False
@@ -38,11 +40,30 @@ def merge(arguments: Sequence[str]) -> int:
     parsed = parse(MergeArguments, arguments, "privset merge")
     with console.Bars() as bars:
         bars.phase("verifying and joining", 0)
-        release = merge_releases(parsed.releases, out=parsed.out, disjoint=parsed.disjoint)
-    if not (parsed.disjoint or parsed.json):
+        releases = find(parsed.releases)
+        for folder in releases:
+            check_note(folder)
+        release = merge_releases(releases, out=parsed.out, disjoint=parsed.disjoint)
+    if parsed.disjoint:
+        _warn_of_same_data(releases)
+    elif not parsed.json:
         console.warn(
             "Epsilons were added up. If no record is in two of these releases, say so with --disjoint: the largest of "
             "them then holds for all."
         )
     show_made(release, parsed.json)
     return 0
+
+
+def _warn_of_same_data(releases: Sequence[Path]) -> None:
+    """Where two releases are of data with the same name, classes and number of records, it may be the same data."""
+    seen: dict[object, Path] = {}
+    for folder in releases:
+        facts = load_published(folder).certificate.facts
+        other = seen.setdefault((facts.name, facts.classes, facts.size), folder)
+        if other is not folder:
+            console.warn(
+                f"{other} and {folder} are both of {facts.size:,} records called {facts.name!r}, of the same classes. "
+                "If these are the same records, they are not disjoint, and the epsilon stated is too small: leave "
+                "--disjoint out."
+            )

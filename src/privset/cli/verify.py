@@ -11,7 +11,10 @@ import tyro
 
 from privset.cli import console
 from privset.cli.arguments import parse
+from privset.continual import check_note
+from privset.errors import ReleaseError
 from privset.release import verify as verify_release
+from privset.release.verification import Check, Verification
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -19,7 +22,7 @@ class VerifyArguments:
     """Recompute everything in a release that can be, and say what does not hold."""
 
     release: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RELEASE")]]
-    """The folder of the release: a set, or statistics."""
+    """The folder of the release: a set, statistics or a classifier; or of a stage, whose note is compared with it."""
     source: Path | None = None
     """The release that the set was made from, statistics or one with a generator: also check it, and that the two
     belong together."""
@@ -32,7 +35,7 @@ def verify(arguments: Sequence[str]) -> int:
     parsed = parse(VerifyArguments, arguments, "privset verify")
     with console.Bars() as bars:
         bars.phase("recomputing", 0)
-        outcome = verify_release(parsed.release, source=parsed.source)
+        outcome = _with_note(verify_release(parsed.release, source=parsed.source))
     if parsed.json:
         console.show_json(outcome.to_json())
     else:
@@ -43,3 +46,16 @@ def verify(arguments: Sequence[str]) -> int:
         else:
             console.show(f"{parsed.release} is NOT what it claims to be: {len(outcome.failures)} check(s) failed.")
     return 0 if outcome.ok else 1
+
+
+def _with_note(outcome: Verification) -> Verification:
+    """And whether the note of the stage that it lies in, if it does, says the same."""
+    if not outcome.ok:
+        return outcome
+    try:
+        if not check_note(outcome.path):
+            return outcome
+        note = Check(name="stage", ok=True, detail="its note says what the certificate says")
+    except ReleaseError as error:
+        note = Check(name="stage", ok=False, detail=str(error))
+    return dataclasses.replace(outcome, checks=(*outcome.checks, note))

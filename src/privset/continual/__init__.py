@@ -10,7 +10,7 @@ from privset.continual.division import PUBLISHED, class_order, divide
 from privset.continual.exam import Exam, examine
 from privset.continual.guarantee import guarantee
 from privset.continual.protocol import Course, prepare, run
-from privset.continual.receiving import Received, receive
+from privset.continual.receiving import Received, check_note, find, receive
 from privset.continual.scores import Score, score
 from privset.continual.stage import Stage
 from privset.evaluation.figure import Curve, Figure, draw
@@ -24,10 +24,12 @@ __all__ = [
     "Received",
     "Score",
     "Stage",
+    "check_note",
     "class_order",
     "divide",
     "draw",
     "examine",
+    "find",
     "guarantee",
     "prepare",
     "receive",

@@ -8,6 +8,9 @@ from typing import Any
 from privset import files
 from privset.errors import ReleaseError
 
+EVALUATIONS = "evaluations"
+"""Folder of a course, beside its stages, with what was measured on real test images."""
+
 
 def write(path: Path, content: bytes) -> None:
     """Write or replace a file, whole or not at all.

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from privset import networks
-from privset.continual.documents import write_json
+from privset.continual.documents import EVALUATIONS, write_json
 from privset.continual.receiving import Received, check_form
 from privset.data import Dataset, of_labels
 from privset.errors import ConfigError, ReleaseError
@@ -23,7 +23,6 @@ from privset.methods import Method, SetMethod
 from privset.observer import Observer
 from privset.release import ClassifierRelease, Release
 
-FOLDER = "evaluations"
 """Beside the stages, not in them: a stage is handed on, and accuracies on real images have no guarantee."""
 
 
@@ -70,7 +69,7 @@ class Exam:
         if missing:
             raise ConfigError(
                 f"{facts.name} has no test images of {', '.join(missing)}, and each stage is tested on all classes "
-                "seen; hold some out with --test-fraction"
+                "seen; give data that has some (a test split, or --test-fraction to hold some out)"
             )
         if not isinstance(method, SetMethod):
             return
@@ -139,7 +138,7 @@ def examine(
 
 def file_of(course: Path, stage: int) -> Path:
     """Where what was measured after a stage is kept, in the folder of the whole."""
-    return course / FOLDER / f"stage-{stage}.json"
+    return course / EVALUATIONS / f"stage-{stage}.json"
 
 
 def kept(path: Path, releases: Sequence[Received], dataset: Dataset, exam: Exam) -> dict[str, Evaluation] | None:

@@ -105,7 +105,7 @@ def prepare(
     exam.check(dataset, method)
     others = [path for path in out.iterdir() if not path.name.startswith(".")] if out.is_dir() else []
     if others and not any(path.is_dir() for path in out.glob("stage-*")):
-        raise ReleaseError(f"{out} exists and is something else; choose another folder")
+        raise ReleaseError(f"{out} holds something else ({others[0].name}); move it away, or choose another --out")
     known = tuple(name for party in parties for name in party)
     stages = [
         Stage.prepare(

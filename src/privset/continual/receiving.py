@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from privset.continual.documents import EVALUATIONS
 from privset.errors import ReleaseError
 from privset.facts import PublicFacts
 from privset.privacy.budget import PrivacyBudget
 from privset.release import Certificate, ClassifierRelease, Release, load_published, require_verified
-from privset.release.certificate import FILE as CERTIFICATE_FILE
-from privset.release.folder import releases_in
+from privset.release.folder import RELEASE, releases_in
 from privset.release.statement import rounded_up
 
 NOTE = "stage.json"
@@ -45,26 +45,44 @@ class Received:
 def find(folders: Sequence[Path], *, own: Path | None = None) -> list[Path]:
     """The release folders in these, in order: each is a release, a stage, or a folder of such, by number and name.
 
+    In a folder of such everything is taken: one that is not whole is not passed over as if it had not been received.
+
     Args:
         folders: Where to look.
         own: The stage that receives, which may lie in such a folder with the others and is passed over there.
 
     Raises:
-        ReleaseError: There is no release in one of them.
+        ReleaseError: There is no release in one of them, or something that is none.
     """
-    found: list[Path] = []
-    for folder in folders:
-        here = releases_in(folder, CERTIFICATE_FILE)
-        if not here and folder.is_dir():
-            others = (path for path in folder.iterdir() if path.is_dir() and not _same(path, own))
-            inner = sorted(others, key=_natural)
-            shown = (path for path in inner if not path.name.startswith("."))
-            here = [release for path in shown for release in releases_in(path, CERTIFICATE_FILE)]
-        if not here:
-            why = "there is no release in it" if folder.exists() else "there is no such folder"
-            raise ReleaseError(f"{folder}: {why}; give a folder that `privset continual stage` wrote")
-        found += here
-    return found
+    return [release for folder in folders for release in _releases(folder, own)]
+
+
+def _releases(folder: Path, own: Path | None) -> list[Path]:
+    if here := releases_in(folder):
+        return here
+    if not folder.is_dir():
+        raise ReleaseError(f"{folder} is not a folder; give a release, a stage, or a folder of such")
+    begun = [name for name in (NOTE, RELEASE, f"{RELEASE}.unfinished") if (folder / name).exists()]
+    if begun:
+        raise ReleaseError(
+            f"{folder} has {' and '.join(begun)}, and no release that is whole; get it again from its source, or have "
+            "the stage finished there"
+        )
+    inner = sorted((path for path in folder.iterdir() if _is_received(path, own)), key=_natural)
+    if not inner:
+        raise ReleaseError(f"{folder}: there is no release in it; give a release, a stage, or a folder of such")
+    odd = [path.name for path in inner if not releases_in(path)]
+    if odd:
+        raise ReleaseError(
+            f"{folder} has {', '.join(odd)}, with no release that is whole; get it again from its source, or take out "
+            "what does not belong there, or name the releases that are meant one by one"
+        )
+    return [release for path in inner for release in releases_in(path)]
+
+
+def _is_received(path: Path, own: Path | None) -> bool:
+    """Whether a path in a folder of releases ought to be one: of a course the folder of its evaluations is none."""
+    return path.is_dir() and not path.name.startswith(".") and path.name != EVALUATIONS and not _same(path, own)
 
 
 def receive(
@@ -253,6 +271,19 @@ def _form(facts: PublicFacts) -> dict[str, tuple[float, ...]]:
 
 def _said(name: str, form: dict[str, tuple[float, ...]]) -> str:
     return ("x" if name == "size" else " ").join(map(str, form[name]))
+
+
+def check_note(release: Path) -> bool:
+    """Whether a release lies in a stage, with its note beside it.
+
+    Raises:
+        ReleaseError: It does, and the note says something else than the certificate.
+    """
+    if not (release.parent / NOTE).exists():
+        return False
+    loaded = load_published(release)
+    _check_note(Received(release=loaded, classes=_classes(release, loaded)))
+    return True
 
 
 def _check_note(one: Received) -> None:

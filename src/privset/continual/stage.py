@@ -18,6 +18,7 @@ from privset.continual.receiving import NOTE, Received, check_form, in_line, men
 from privset.data import Dataset, of_classes
 from privset.errors import ConfigError, ReleaseError
 from privset.methods import Execution, Method, Plan, SetMethod, TrainingMethod
+from privset.methods.training import Architecture
 from privset.observer import Observer
 from privset.privacy import NoiseSource, PrivacyBudget, Tally
 from privset.release import ClassifierRelease, Release, load_published, require_verified
@@ -152,8 +153,16 @@ class Stage:
             write_json(self.out / NOTE, self._note(own, received))
         return own
 
+    def check(self, received: Sequence[Received]) -> None:
+        """Refuse what does not go together with this stage; nothing is charged.
+
+        Raises:
+            PrivsetError: It does not.
+        """
+        self._start(received)
+
     def _start(self, received: Sequence[Received]) -> ClassifierRelease | None:
-        """Refuse what does not go together; the classifier to go on from, if there is one."""
+        """The classifier to go on from, if there is one; what does not go together is refused."""
         if self.number != len(received) + 1:
             raise ConfigError(f"this is stage {len(received) + 1}, after {len(received)} release(s), not {self.number}")
         if in_line(received) != list(received):
@@ -182,10 +191,13 @@ class Stage:
             self.method.architecture,
             self.party.facts.classes,
         ):
-            raise ReleaseError(
-                f"{last.path} is a {last.trained.architecture} for {', '.join(last.trained.facts.classes)}, and this "
-                "party would train another; take the settings and the order of all classes that it was trained with"
-            )
+            theirs, ours = last.trained, self.party.facts.classes
+            odd = []
+            if theirs.facts.classes != ours:
+                odd.append(f"has outputs for {', '.join(theirs.facts.classes)}, not for {', '.join(ours)} (--known)")
+            if theirs.architecture != self.method.architecture:
+                odd.append(f"is {_spelled(theirs.architecture)}, not {_spelled(self.method.architecture)} (--preset)")
+            raise ReleaseError(f"{last.path} cannot be gone on from, as it {' and '.join(odd)}; do as its party did")
         return last
 
     def _finished(self, received: Sequence[Received]) -> Release | ClassifierRelease:
@@ -222,6 +234,11 @@ class Stage:
             **mention(own),
             "received": [mention(one) for one in received],
         }
+
+
+def _spelled(architecture: Architecture) -> str:
+    sizes = [f"{name} {size}" for name in ("width", "depth") if (size := getattr(architecture, name)) is not None]
+    return ", ".join([f"a {architecture.network}", *sizes])
 
 
 def stage_noise(seed: int | None, number: int) -> NoiseSource:

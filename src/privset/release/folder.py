@@ -14,19 +14,20 @@ from pathlib import Path
 
 from privset.errors import ReleaseError
 from privset.privacy.ledger import sync_folder
+from privset.release.certificate import FILE as CERTIFICATE_FILE
 
 RELEASE = "release"
 """Where a stage of continual learning, which is handed on as a whole, has its release."""
 
 
-def releases_in(folder: Path, certificate: str) -> list[Path]:
-    """The folder itself if it is a release, the one it holds if it is a stage, or nothing.
+def releases_in(folder: Path) -> list[Path]:
+    """The folder itself if it is a release, the one it holds if it is a stage, or nothing."""
+    return [path for path in (folder, folder / RELEASE) if (path / CERTIFICATE_FILE).is_file()][:1]
 
-    Args:
-        folder: Where to look.
-        certificate: The file that every release has.
-    """
-    return [path for path in (folder, folder / RELEASE) if (path / certificate).is_file()][:1]
+
+def release_in(folder: str | Path) -> Path:
+    """As `releases_in`; the folder itself if there is no release in it."""
+    return (releases_in(Path(folder)) or [Path(folder)])[0]
 
 
 def check_writable(folder: Path) -> None:

@@ -11,6 +11,7 @@ from privset.release.artefact import ClassifierRelease, Release, StatisticsRelea
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import Certificate
 from privset.release.classifier import Classifier
+from privset.release.folder import release_in
 from privset.release.generator import Generator
 from privset.release.issuing import Content
 from privset.release.sections import (
@@ -36,16 +37,16 @@ _WORDS = {
 
 
 def load(folder: str | Path) -> Release:
-    """Read a synthetic set. Only JSON and safetensors are read, so a hostile folder cannot run code.
+    """Read a synthetic set, from its folder or that of a stage which holds it.
 
-    The form of everything is checked, and that the set is the one the certificate is about. Whether the
-    numbers in the certificate are right is for `verify`.
+    Only JSON and safetensors are read, so a hostile folder cannot run code. The form of everything is checked, and that
+    the set is the one the certificate is about. Whether the numbers in the certificate are right is for `verify`.
 
     Raises:
         ReleaseError: A missing or unreadable file, an unknown version, something else in place of a set, or another
             set than the certificate's.
     """
-    folder = Path(folder)
+    folder = release_in(folder)
     parsed, where = _certificate(folder), folder / synthetic.FILE
     if isinstance(parsed.contents, ClassifierContents):
         raise ReleaseError(
@@ -93,7 +94,7 @@ def load_statistics(folder: str | Path) -> StatisticsRelease:
         ReleaseError: A missing or unreadable file, an unknown version, a set in place of statistics, or others than
             the certificate's.
     """
-    folder = Path(folder)
+    folder = release_in(folder)
     parsed, where = _certificate(folder), folder / statistics.FILE
     if not isinstance(parsed.contents, StatisticsContents):
         raise ReleaseError(
@@ -114,7 +115,7 @@ def load_classifier(folder: str | Path) -> ClassifierRelease:
         ReleaseError: A missing or unreadable file, an unknown version, something else in place of a classifier, or
             other weights than the certificate's.
     """
-    folder = Path(folder)
+    folder = release_in(folder)
     parsed, where = _certificate(folder), folder / classifier.FILE
     if not isinstance(parsed.contents, ClassifierContents):
         raise ReleaseError(f"{folder} holds {_WORDS[parsed.holding]}, and no classifier; load it with privset.load")
@@ -126,7 +127,7 @@ def load_classifier(folder: str | Path) -> ClassifierRelease:
 
 def load_published(folder: str | Path) -> Release | ClassifierRelease:
     """Read a synthetic set or a classifier, whichever it is; see `load` and `load_classifier`."""
-    folder = Path(folder)
+    folder = release_in(folder)
     trained = isinstance(_certificate(folder).contents, ClassifierContents)
     return load_classifier(folder) if trained else load(folder)
 

@@ -17,7 +17,7 @@ from privset.release import joint
 from privset.release.artefact import Release
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import LEDGER_FILE
-from privset.release.folder import check_writable, releases_in
+from privset.release.folder import check_writable, release_in
 from privset.release.issuing import certify_joined
 from privset.release.loading import load, read_file
 from privset.release.saving import save_with
@@ -68,7 +68,7 @@ def merge(releases: Sequence[str | Path], *, out: str | Path, disjoint: bool = F
 
 
 def _part(folder: Path) -> Release:
-    (folder,) = releases_in(folder, CERTIFICATE_FILE) or [folder]
+    folder = release_in(folder)
     require_verified(folder, "joined with it")
     release = load(folder)
     if release.certificate.joined is not None:

@@ -21,6 +21,7 @@ from privset.errors import PrivsetError, ReleaseError
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import Certificate
 from privset.release.examination import Examination, Failed, expect
+from privset.release.folder import release_in
 from privset.release.joint_examination import JointExamination
 from privset.release.loading import load, read_file
 from privset.release.origin import named, same_measurement, same_questions, same_training
@@ -74,11 +75,11 @@ def verify(folder: str | Path, *, source: str | Path | None = None) -> Verificat
     """Check a release. Whatever was done to it, this returns; only a missing folder raises `ReleaseError`.
 
     Args:
-        folder: The release: a set, or statistics.
+        folder: The release: a set, statistics or a classifier; or a stage that holds one.
         source: The release that the set was made from: the statistics it was distilled from, or the set whose generator
             it was drawn from. It is checked too, and that the two belong together.
     """
-    folder = Path(folder)
+    folder = release_in(folder)
     if not folder.is_dir():
         raise ReleaseError(f"{folder} is not a folder; give the folder of a release, with its {CERTIFICATE_FILE}")
     origin = None if source is None else verify(source)
