@@ -32,8 +32,12 @@ _RUN, _LOCK, _STATE = "run.json", "lock", "state.safetensors"
 _ELSEWHERE = "choose another --out"
 PLACE = "place"
 """The name, in what a run is, of where its release goes: that of a run whose copy must not go on."""
-_UNQUOTED = ("records", "questions")
-"""What a message does not quote: a digest of private records is not for a log, and a list of questions is long."""
+_UNQUOTED = {
+    "records": "other records",
+    "questions": "other questions",
+    "received": "other releases are named as received",
+}
+"""What a message does not quote: digests of private records are not for a log, and lists of questions are long."""
 
 
 class Unfinished:
@@ -245,5 +249,5 @@ def _changes(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
         if isinstance(a, dict) and isinstance(b, dict):
             words += _changes(a, b)
         elif a != b:
-            words.append(f"other {name}" if name in _UNQUOTED else f"{name} was {a} and is {b}")
+            words.append(_UNQUOTED.get(name, f"{name} was {a} and is {b}"))
     return words
