@@ -1,6 +1,7 @@
 """`privset continual`, `privset continual stage` and `privset merge`, as typed."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -138,23 +139,26 @@ def test_a_party_with_a_file_of_its_own_and_test_images_of_another_form(call, tm
     assert call(*words, "--test", own)[0] == 0
 
 
-def test_a_stage_stands_for_the_release_it_holds_and_verify_reads_its_note(call, tmp_path):
+def test_a_stage_stands_for_the_release_it_holds_and_verify_reads_its_note(call, tmp_path, monkeypatch):
     first = tmp_path / "first"
     assert call("continual", "stage", "digits", "--classes", 0, 1, *TINY, "--out", first)[0] == 0
     code, out, _ = call("verify", first)
     assert code == 0
-    assert "its note says what the certificate says" in out
+    assert "its note says of this release" in out
     assert call("export", first, "--to", "npz", "--out", tmp_path / "exported")[0] == 0
     assert call("report", first, "--out", tmp_path / "report.html")[0] == 0
     code, _, err = call("evaluate", first, "--data", "digits")
     assert code == 2
-    assert "certificate.json" not in err  # it is read; digits has classes that it has not
+    assert "classes" in err  # it is read; digits has some that it has not
     note = json.loads((first / "stage.json").read_text())
     (first / "stage.json").write_text(json.dumps(note | {"epsilon": 0.1}))
-    for folder in (first, first / "release"):
+    monkeypatch.chdir(first / "release")
+    for folder in (first, first / "release", "."):
         code, out, _ = call("verify", folder)
         assert code == 1
         assert "FAILED" in out
+    shutil.copytree(first / "release", first / "elsewhere")  # which that note is not about
+    assert call("verify", first / "elsewhere")[0] == 0
     call("continual", "stage", "digits", "--classes", 2, 3, *TINY, "--out", tmp_path / "second")
     code, _, err = call("merge", first, tmp_path / "second", "--out", tmp_path / "all")
     assert code == 2
@@ -206,6 +210,14 @@ def test_test_data_without_a_split_is_tested_on_whole_and_what_it_shares_is_said
     code, out, err = call(*words, tmp_path / "1", "--test", tmp_path / "other.npz")
     assert (code, err) == (0, "")
     assert sum(map(sum, json.loads(out)["recipes"]["quick"]["confusion"])) == 60
-    code, out, err = call(*words, tmp_path / "2", "--test", tmp_path / "own.npz")
+    np.savez(tmp_path / "copy.npz", x=pixels, **fields)
+    code, out, err = call(*words, tmp_path / "2", "--test", tmp_path / "copy.npz")
     assert code == 0
     assert "60 of the 60 test images are among this party's own records" in err
+    # Of the party's own data, what it holds out.
+    code, _, err = call(*words, tmp_path / "3", "--test", tmp_path / "own.npz")
+    assert code == 2
+    assert "--test-fraction" in err
+    code, out, err = call(*words, tmp_path / "3", "--test", tmp_path / "own.npz", "--test-fraction", 0.2)
+    assert (code, err) == (0, "")
+    assert sum(map(sum, json.loads(out)["recipes"]["quick"]["confusion"])) == 12

@@ -1,6 +1,7 @@
 """What a party takes from others: verified, complete, in line, and not too dear."""
 
 import dataclasses
+import functools
 import json
 import shutil
 
@@ -8,7 +9,7 @@ import pytest
 from tests.continual.conftest import BUDGET, CLASSES, method_named, stage
 
 from privset.continual import Exam, Stage, examine, receive
-from privset.continual.receiving import check_form, find
+from privset.continual.receiving import check_form, check_note, find, read_note
 from privset.errors import ReleaseError
 
 
@@ -138,7 +139,7 @@ def test_releases_are_found_in_order_and_bare_ones_too(tmp_path, dataset):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ReleaseError, match="no release in it"):
         find([tmp_path / "empty"])
-    with pytest.raises(ReleaseError, match="nowhere is not a folder"):
+    with pytest.raises(ReleaseError, match=r"nowhere cannot be read \(No such file"):
         find([tmp_path / "nowhere"])
     (tmp_path / "course" / "evaluations").mkdir()  # a course has one
     assert len(find([tmp_path / "course"])) == 3
@@ -154,8 +155,52 @@ def test_what_is_not_whole_in_a_folder_of_releases_is_not_passed_over(tmp_path, 
     with pytest.raises(ReleaseError, match="received has two, with no release that is whole; get it again"):
         find([tmp_path / "received"])
     assert len(find([tmp_path / "received"], own=tmp_path / "received" / "two")) == 1
-    with pytest.raises(ReleaseError, match="two"):
+    with pytest.raises(ReleaseError, match="no release"):
         find([tmp_path / "received" / "two"])
+
+
+def test_in_a_folder_of_releases_nothing_is_passed_over(tmp_path, dataset):
+    own = stage(dataset, ("ant", "bee"), tmp_path / "all" / "one").release.path
+    shutil.copytree(own, tmp_path / "all" / "release")  # called as a stage calls its own
+    (tmp_path / "all" / "results.json").touch()
+    assert [path.name for path in find([tmp_path / "all"])] == ["release", "release"]
+    mine = tmp_path / "all" / "mine" / "two"
+    mine.mkdir(parents=True)
+    assert len(find([tmp_path / "all"], own=mine)) == 2
+    (tmp_path / "all" / "three.zip").touch()
+    with pytest.raises(ReleaseError, match=r"all has three.zip, with no release"):
+        find([tmp_path / "all"], own=mine)
+    (tmp_path / "all" / "three.zip").unlink()
+    (tmp_path / "all" / "gone").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ReleaseError, match="all has gone, with no release"):
+        find([tmp_path / "all"], own=mine)
+
+
+def test_work_that_a_killed_run_left_is_not_handed_on(tmp_path, dataset):
+    """The key of the noise: with it, and the release, the noise is known."""
+    one = functools.partial(stage, dataset, ("ant", "bee"), tmp_path / "one")
+    one()
+    work = tmp_path / "one" / "release.unfinished"
+    work.mkdir()
+    (work / "noise.secret").write_bytes(bytes(32))
+    for look in (
+        lambda: receive([tmp_path / "one"], BUDGET, private=False),
+        lambda: check_note(work.with_name("release")),
+    ):
+        with pytest.raises(
+            ReleaseError, match=r"one has release.unfinished beside its release: .* as secret as its rec"
+        ):
+            look()
+    one()  # again, as after a kill
+    assert not work.exists()
+    assert len(receive([tmp_path / "one"], BUDGET, private=False)) == 1
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "7", "{}"])
+def test_a_note_that_is_none_is_said_to_be(tmp_path, text):
+    (tmp_path / "stage.json").write_text(text)
+    with pytest.raises(ReleaseError, match=r"stage.json cannot be read"):
+        read_note(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,8 @@ class StageArguments(SharedArguments[Config]):
     """For a classifier (dp-sgd): all classes of all parties, in the order agreed on; by default those of the classifier
     that was received, or of the data if there is none."""
     test: str | None = None
-    """Other data that has all classes seen so far, to see how good all releases are together: its test split, or all of
-    it if it has none. It should share no image with any party's records; by default none is tested on."""
+    """Data that has all classes seen so far, to see how good all releases are together: its test split, or all of it if
+    it has none and is not DATA itself. It should share no image with any party's records. By default: no test."""
 
 
 def continual(arguments: Sequence[str]) -> int:
@@ -151,9 +151,12 @@ def stage(arguments: Sequence[str]) -> int:
         bars.phase("verifying what was received", 0)
         received = course.receive(parsed.received, accepted, private=private, own=parsed.out)
         dataset = parsed.reading.load(parsed.data, bars)
-        tested = None if parsed.test is None else parsed.reading.load_to_test_on(parsed.test, bars)
+        tested = dataset if parsed.test == parsed.data else None  # with its own test split
+        if parsed.test is not None and tested is None:
+            tested = parsed.reading.load_to_test_on(parsed.test, bars)
         classes, known = parsed.classes or dataset.facts.classes, parsed.known or _known(received)
-        if isinstance(method, TrainingMethod) and set(known or dataset.facts.classes) <= set(classes):
+        alone = not received and set(known or dataset.facts.classes) <= set(classes)
+        if isinstance(method, TrainingMethod) and alone:
             raise ConfigError(
                 f"a classifier for {', '.join(classes)} alone has no outputs for the classes of other parties, and "
                 "none could go on from it; name all classes of all parties, in the order agreed on (--known)"

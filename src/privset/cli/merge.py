@@ -43,10 +43,10 @@ def merge(arguments: Sequence[str]) -> int:
         releases = find(parsed.releases)
         for folder in releases:
             check_note(folder)
+        if parsed.disjoint:
+            _warn_of_same_data(releases)
         release = merge_releases(releases, out=parsed.out, disjoint=parsed.disjoint)
-    if parsed.disjoint:
-        _warn_of_same_data(releases)
-    elif not parsed.json:
+    if not (parsed.disjoint or parsed.json):
         console.warn(
             "Epsilons were added up. If no record is in two of these releases, say so with --disjoint: the largest of "
             "them then holds for all."

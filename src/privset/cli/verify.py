@@ -55,7 +55,7 @@ def _with_note(outcome: Verification) -> Verification:
     try:
         if not check_note(outcome.path):
             return outcome
-        note = Check(name="stage", ok=True, detail="its note says what the certificate says")
+        note = Check(name="stage", ok=True, detail="its note says of this release what the certificate says")
     except ReleaseError as error:
         note = Check(name="stage", ok=False, detail=str(error))
     return dataclasses.replace(outcome, checks=(*outcome.checks, note))

@@ -9,7 +9,8 @@ from privset import files
 from privset.errors import ReleaseError
 
 EVALUATIONS = "evaluations"
-"""Folder of a course, beside its stages, with what was measured on real test images."""
+"""Folder of a course with what was measured on real test images: beside the stages, not in them, for a stage is handed
+on, and accuracies on real images have no guarantee."""
 
 
 def write(path: Path, content: bytes) -> None:

@@ -23,8 +23,6 @@ from privset.methods import Method, SetMethod
 from privset.observer import Observer
 from privset.release import ClassifierRelease, Release
 
-"""Beside the stages, not in them: a stage is handed on, and accuracies on real images have no guarantee."""
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Exam:

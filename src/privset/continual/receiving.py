@@ -18,8 +18,10 @@ from privset.errors import ReleaseError
 from privset.facts import PublicFacts
 from privset.privacy.budget import PrivacyBudget
 from privset.release import Certificate, ClassifierRelease, Release, load_published, require_verified
+from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.folder import RELEASE, releases_in
 from privset.release.statement import rounded_up
+from privset.release.unfinished import folder_beside, ledger_beside
 
 NOTE = "stage.json"
 
@@ -58,17 +60,21 @@ def find(folders: Sequence[Path], *, own: Path | None = None) -> list[Path]:
 
 
 def _releases(folder: Path, own: Path | None) -> list[Path]:
-    if here := releases_in(folder):
-        return here
-    if not folder.is_dir():
-        raise ReleaseError(f"{folder} is not a folder; give a release, a stage, or a folder of such")
-    begun = [name for name in (NOTE, RELEASE, f"{RELEASE}.unfinished") if (folder / name).exists()]
-    if begun:
+    try:
+        entries = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    except OSError as error:
         raise ReleaseError(
-            f"{folder} has {' and '.join(begun)}, and no release that is whole; get it again from its source, or have "
-            "the stage finished there"
+            f"{folder} cannot be read ({error.strerror}); give a release, a stage, or a folder of such"
+        ) from error
+    names = {path.name for path in entries}
+    if CERTIFICATE_FILE in names or NOTE in names or (names and names <= _OF_A_STAGE):
+        if here := releases_in(folder):
+            return here
+        raise ReleaseError(
+            f"{folder} has {', '.join(sorted(names))}, and no release that is whole; get it again from its source, or "
+            "have the stage finished there"
         )
-    inner = sorted((path for path in folder.iterdir() if _is_received(path, own)), key=_natural)
+    inner = sorted((path for path in entries if _is_received(path, own)), key=_natural)
     if not inner:
         raise ReleaseError(f"{folder}: there is no release in it; give a release, a stage, or a folder of such")
     odd = [path.name for path in inner if not releases_in(path)]
@@ -80,9 +86,18 @@ def _releases(folder: Path, own: Path | None) -> list[Path]:
     return [release for path in inner for release in releases_in(path)]
 
 
+_OF_A_STAGE = {NOTE, RELEASE, f"{RELEASE}.unfinished", f"{RELEASE}.ledger.jsonl"}
+_BESIDE_STAGES = {".json", ".svg", ".png", ".md", ".txt"}
+"""Endings of files that may lie in a folder of releases, as results and figures of a course do."""
+
+
 def _is_received(path: Path, own: Path | None) -> bool:
-    """Whether a path in a folder of releases ought to be one: of a course the folder of its evaluations is none."""
-    return path.is_dir() and not path.name.startswith(".") and path.name != EVALUATIONS and not _same(path, own)
+    """Whether a path in a folder of releases ought to be one of them."""
+    if own is not None and own.resolve().is_relative_to(path.resolve()):
+        return False
+    if path.is_file():
+        return path.suffix not in _BESIDE_STAGES
+    return path.name != EVALUATIONS or bool(releases_in(path))
 
 
 def receive(
@@ -111,6 +126,7 @@ def receive(
         _check_cost(path, release.certificate, budget, private)
         one = Received(release=release, classes=_classes(path, release))
         _check_note(one)
+        _check_no_work(path)
         if one.certificate.seal in seals:
             raise ReleaseError(f"{path} and {seals[one.certificate.seal]} are the same release; give it once")
         seals[one.certificate.seal] = path
@@ -210,18 +226,16 @@ def read_note(stage: Path) -> dict[str, Any] | None:
     """
     path = stage / NOTE
     try:
+        if path.exists() and not path.is_file():
+            raise TypeError("not a file")
         found = json.loads(path.read_bytes())
         if found["format"] != "privset-stage" or not all(isinstance(name, str) for name in found["classes"]):
             raise TypeError("not the note of a stage")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ReleaseError(f"{path} cannot be read ({error}); get the stage again from its source") from error
     return found
-
-
-def _same(path: Path, own: Path | None) -> bool:
-    return own is not None and path.resolve() == own.resolve()
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:
@@ -277,20 +291,30 @@ def check_note(release: Path) -> bool:
     """Whether a release lies in a stage, with its note beside it.
 
     Raises:
-        ReleaseError: It does, and the note says something else than the certificate.
+        ReleaseError: It does, and the note says something else of it than the certificate, or secrets lie there too.
     """
-    if not (release.parent / NOTE).exists():
+    stage = _stage_of(release)
+    if stage is None or read_note(stage) is None:
         return False
+    _check_no_work(stage / RELEASE)
     loaded = load_published(release)
     _check_note(Received(release=loaded, classes=_classes(release, loaded)))
     return True
 
 
+def _stage_of(release: Path) -> Path | None:
+    """The stage that a release lies in, if it is where stages have theirs."""
+    release = release.resolve()
+    return release.parent if release.name == RELEASE else None
+
+
 def _check_note(one: Received) -> None:
     """Refuse a stage whose note says something else than the certificate, such as one beside another release."""
-    note, path, party = read_note(one.release.path.parent), one.release.path.parent / NOTE, one.certificate.party
-    if note is None:
+    stage, party = _stage_of(one.release.path), one.certificate.party
+    note = None if stage is None else read_note(stage)
+    if stage is None or note is None:
         return
+    path = stage / NOTE
     odd = [name for name, value in mention(one).items() if note.get(name) != value]
     if party is not None:
         odd += ["received"] if _seals(note.get("received")) != list(party.received) else []
@@ -299,6 +323,16 @@ def _check_note(one: Received) -> None:
         raise ReleaseError(
             f"{path} says something else than the certificate of {one.release.path} ({', '.join(odd)}), so one of them "
             "was changed or lies in the wrong place; get the stage again from its source"
+        )
+
+
+def _check_no_work(release: Path) -> None:
+    """Refuse a stage that was handed on with the work of its run, and with it what makes its noise known."""
+    work = [path.name for path in (folder_beside(release), ledger_beside(release)) if path.exists()]
+    if release.name == RELEASE and work:
+        raise ReleaseError(
+            f"{release.parent} has {' and '.join(work)} beside its release: work of its party, as secret as its "
+            "records. Delete that, tell the party, and have it repeat its command, which removes it there"
         )
 
 

@@ -27,7 +27,7 @@ from privset.release.folder import RELEASE
 from privset.release.issuing import readable
 from privset.release.joint import check_delta
 from privset.release.sections import Party
-from privset.release.unfinished import check_free
+from privset.release.unfinished import check_free, clear_finished
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -196,12 +196,16 @@ class Stage:
             if theirs.facts.classes != ours:
                 odd.append(f"has outputs for {', '.join(theirs.facts.classes)}, not for {', '.join(ours)} (--known)")
             if theirs.architecture != self.method.architecture:
-                odd.append(f"is {_spelled(theirs.architecture)}, not {_spelled(self.method.architecture)} (--preset)")
+                options = "--preset, --network, --width, --depth"
+                odd.append(f"is {_spelled(theirs.architecture)}, not {_spelled(self.method.architecture)} ({options})")
             raise ReleaseError(f"{last.path} cannot be gone on from, as it {' and '.join(odd)}; do as its party did")
         return last
 
     def _finished(self, received: Sequence[Received]) -> Release | ClassifierRelease:
         """The release that is there already, if it is the one that would be made."""
+        clear_finished(
+            self.release
+        )  # by a run that was killed when it had written it: the next party must not get that
         require_verified(self.release, "built on it")
         release = load_published(self.release)
         odd = _differences(release.certificate, self.planned, self.noise.kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 from privset.errors import ReleaseError
@@ -150,7 +151,7 @@ def _another(where: Path, what: str) -> ReleaseError:
 
 def read_file(folder: Path, name: str) -> bytes:
     """The bytes of one file of a release, or a `ReleaseError` that names it."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise ReleaseError(f"{folder} is not a folder; a release is a folder with a {CERTIFICATE_FILE}")
     try:
         return (folder / name).read_bytes()

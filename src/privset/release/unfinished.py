@@ -167,7 +167,7 @@ def check_free(out: Path, *, resumable: bool = False) -> None:
         out: The release to be.
         resumable: Whether the run may be the one that was stopped; it is looked at more closely when it begins.
     """
-    _clear_finished(out)
+    clear_finished(out)
     check_writable(out)
     if resumable and folder_beside(out).exists():
         return
@@ -219,7 +219,7 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _clear_finished(out: Path) -> None:
+def clear_finished(out: Path) -> None:
     """Remove the work of a run that was killed after it had written ``out``: all that is worth keeping is in there."""
     folder, ledger = folder_beside(out), ledger_beside(out)
     if not (folder.is_dir() and (out / CERTIFICATE_FILE).is_file()):

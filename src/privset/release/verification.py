@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ def verify(folder: str | Path, *, source: str | Path | None = None) -> Verificat
             it was drawn from. It is checked too, and that the two belong together.
     """
     folder = release_in(folder)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise ReleaseError(f"{folder} is not a folder; give the folder of a release, with its {CERTIFICATE_FILE}")
     origin = None if source is None else verify(source)
     try:
