@@ -32,6 +32,10 @@ def test_accuracy_against_epsilon_is_shown_drawn_and_told_to_programs(call, rele
     assert "answers so far" in out
     assert "with all sets along its run, costs epsilon 3" in out
     assert (tmp_path / "curve.svg").read_text().count("<circle") == 3
+    assert "The curve is in" in out
+    code, _, err = call("evaluate", release, *HOW, "--along", "--curve", tmp_path / "curve.svg")
+    assert code == 2
+    assert "curve.svg exists already" in err
     code, out, _ = call("evaluate", release, *HOW, "--along", "--curve", tmp_path / "curve.png", "--json")
     found = json.loads(out)
     assert [point["answers"] for point in found["along"]] == [2, 4, 6]

@@ -193,6 +193,25 @@ def test_it_shows_the_set_as_it_forms():
     assert torch.equal(shown.images, plain.images)  # to look changes nothing
 
 
+class _Stopped(Exception):  # noqa: N818 - not an error
+    pass
+
+
+class _Stopper(Observer):
+    def step(self, count: int = 1, **values: float) -> None:
+        raise _Stopped
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_until_teachers_have_learned_nothing_is_charged(name):
+    """Nothing is asked of them before, so a run that is stopped there has cost nothing."""
+    method, ledger = METHODS[name](dataclasses.replace(TINY[name], pretraining=2)), Ledger(PrivacyBudget(epsilon=5.0))
+    plan = method.plan(FACTS, PrivacyBudget(epsilon=5.0))
+    with pytest.raises(_Stopped):
+        method.run(Curator(records_for(FACTS), FACTS, ledger, seeded_noise(0)), plan, observer=_Stopper())
+    assert not ledger.events
+
+
 def test_the_published_conversion_is_the_smallest_over_its_orders():
     by_hand = [0.02 * order + math.log(1e5) / (order - 1) for order in range(2, 200)]
     event = GaussianEvent(question="votes", sampling_rate=1.0, noise_multiplier=10.0, count=4)

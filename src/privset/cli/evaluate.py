@@ -93,6 +93,8 @@ def evaluate(arguments: Sequence[str]) -> int:
         )
     else:
         show(result, others)
+        if parsed.curve is not None:
+            console.show(f"The curve is in {parsed.curve}")
         if points:
             show_along(points, private=release.certificate.guarantee.private)
     return 0
@@ -132,6 +134,8 @@ def _check_curve(parsed: EvaluateArguments, release: Release | ClassifierRelease
         raise ConfigError("--curve draws what --along measures; give both")
     if parsed.curve.suffix not in (".svg", ".png"):
         raise ConfigError(f"{parsed.curve}: a curve is drawn to a file that ends in .svg or .png")
+    if parsed.curve.exists():
+        raise ConfigError(f"{parsed.curve} exists already, and nothing is ever replaced; choose another file")
     if not parsed.curve.absolute().parent.is_dir():
         raise ConfigError(f"{parsed.curve}: there is no such folder to draw a curve to")
     if math.isinf(release.certificate.guarantee.epsilon_spent):

@@ -45,7 +45,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 
 
 _KEPT = {
-    "generate": "nothing was released, and what was charged stays in the ledger",
+    "generate": "nothing was released; what was charged, if anything was, stays in the ledger",
     "continual": "the same command goes on; of a stage that was begun and cannot, what was charged stays in its ledger",
 }
 """What is left of a command that was interrupted."""

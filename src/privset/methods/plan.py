@@ -61,8 +61,8 @@ class Plan:
         if spending.by(budget.accountant) > budget.epsilon:
             raise BudgetError(
                 f"these settings would cost epsilon {spending.by(budget.accountant):.4g}, more than the budget "
-                f"{budget.epsilon:g}: ask fewer questions, or let the noise be calibrated, without an option that sets "
-                "it and by another preset than `paper`"
+                f"{budget.epsilon:g}: ask fewer questions, or let the noise be calibrated: leave out "
+                "--noise-multiplier or --sigma, or a preset that sets them, such as `paper`"
             )
         return cls(
             method=method.name,

@@ -40,7 +40,8 @@ class SetConfig(MethodConfig):
 
 def require_shards(facts: PublicFacts, count: int, what: str) -> None:
     """Raise a `ConfigError` if there are fewer records than networks that each have some of their own."""
-    require(count <= facts.size, f"{what} must be at most {facts.size:,}, the number of records, not {count:,}")
+    most = f"{facts.size:,}, the number of records"
+    require(count <= facts.size, f"{what} must be at most {most}, not {count:,}; give fewer (--{what})")
 
 
 def require(condition: bool, otherwise: str) -> None:

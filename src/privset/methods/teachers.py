@@ -202,12 +202,12 @@ class TeacherMethod(SetMethod[Config]):
         def look() -> Glimpse:
             return glimpse(settled(generator, torch.Generator().manual_seed(0)), config.per_class)
 
-        for question in self._questions(facts, plan.noise_multiplier):
-            curator.prepay(question, steps)
         observer.phase("teaching teachers", config.pretraining)
         for _ in range(config.pretraining):
             teach()
             observer.step()
+        for question in self._questions(facts, plan.noise_multiplier):
+            curator.prepay(question, steps)
         observer.phase("training a generator", steps)
         for _ in range(steps):
             for _ in range(config.teacher_steps):
