@@ -16,8 +16,6 @@ import argparse
 import contextlib
 import functools
 import json
-import os
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -30,13 +28,13 @@ import torch.nn.functional as F  # noqa: N812 - the name torch's own documentati
 from torch import Tensor
 from torch.func import functional_call
 
+from machine import described
 from privset.methods.record_loss import record_loss
 from privset.networks import ConvNet
 from privset.networks.precision import half_width
 from privset.privacy.clipping import clipped_gradient_sum
 from privset.privacy.gradients import RepeatedSums, clipped_gradient_sums
 from privset.recording import recorded
-from privset.release.software import versions
 from privset.studies.results import write
 from privset.studies.runner import commit
 
@@ -211,7 +209,7 @@ def measure(batch: int, width: int, side: int, device: torch.device, *, rounds: 
                 seconds = timed(lambda work=work, size=size: work(size), device)
                 if number:  # the first round warms up
                     best[name] = min(best[name], (seconds, size))
-    ours = best[OURS][0]
+    ours, common = best[OURS][0], described(device, commit())
     return {
         "what": f"clipped gradient sum of {batch} records of {side}x{side}, ConvNet of width {width}",
         "value": 1e3 * ours,
@@ -222,12 +220,8 @@ def measure(batch: int, width: int, side: int, device: torch.device, *, rounds: 
         "not_measured": missing,
         "apart_from_vmap": off,
         "settings": {"batch": batch, "width": width, "side": side, "rounds": rounds, "sizes": sizes},
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
-        "threads": torch.get_num_threads(),
-        "cores": len(os.sched_getaffinity(0)),
-        "command": f"python {' '.join(sys.argv)}",
-        "commit": commit(),
-        "versions": versions() | ({} if missing else {"opacus": version("opacus")}),
+        **common,
+        "versions": common["versions"] | ({} if missing else {"opacus": version("opacus")}),
     }
 
 

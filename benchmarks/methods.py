@@ -17,9 +17,6 @@ import contextlib
 import dataclasses
 import json
 import math
-import os
-import resource
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,26 +24,15 @@ from typing import Any
 
 import torch
 
-from privset.data import Records
+from machine import FACTS, described, peak_memory_mib, random_records
 from privset.facts import PublicFacts
 from privset.methods import METHODS, Execution, SetMethod
 from privset.methods.measuring import MeasuringMethod
 from privset.observer import Observer
 from privset.privacy import Curator, Ledger, PrivacyBudget, system_noise
-from privset.release.software import versions
 from privset.studies.results import write
 from privset.studies.runner import commit
 
-FACTS = PublicFacts(
-    name="random images",
-    channels=1,
-    height=28,
-    width=28,
-    classes=tuple("0123456789"),
-    size=60_000,
-    mean=(0.1307,),
-    std=(0.3081,),
-)
 EARLIER = {"warm_up": "warming up critics", "pretraining": "teaching teachers"}
 """Settings that say how long a phase before the longest one takes, and the phase."""
 FEW = 4
@@ -83,7 +69,7 @@ class Clock(Observer):
 
     def phase(self, name: str, total: int) -> None:
         """End the phase before, and begin another."""
-        self._halt()
+        self.halt()
         self.phases[name] = Phase(total)
         self._start = self._now()
 
@@ -98,10 +84,6 @@ class Clock(Observer):
         if self._name not in EARLIER.values() and time.perf_counter() - self._start > self._seconds:
             raise Enough
 
-    def stop(self) -> None:
-        """End the last phase."""
-        self._halt()
-
     @property
     def _name(self) -> str:
         return next(reversed(self.phases))
@@ -110,7 +92,8 @@ class Clock(Observer):
     def _phase(self) -> Phase:
         return self.phases[self._name]
 
-    def _halt(self) -> None:
+    def halt(self) -> None:
+        """End the phase, if one has begun."""
         if self.phases:
             self._phase.seconds = self._now() - self._start
 
@@ -132,8 +115,7 @@ def measure(name: str, preset: str, epsilon: float, *, device: torch.device, sec
     method = kind(dataclasses.replace(config, **cut))
     plan = method.plan(facts, PrivacyBudget(epsilon=epsilon))
     generator = torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 256, (facts.size, *facts.shape), generator=generator, dtype=torch.uint8)
-    records = Records(pixels, torch.randint(0, len(facts.classes), (facts.size,), generator=generator))
+    records = random_records(facts, generator)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     clock = Clock(device, seconds)
@@ -142,7 +124,7 @@ def measure(name: str, preset: str, epsilon: float, *, device: torch.device, sec
     start = time.perf_counter()
     with contextlib.suppress(Enough):
         method.run(curator, plan, execution=Execution(device=str(device)), observer=clock)
-    clock.stop()
+    clock.halt()
     spent = time.perf_counter() - start
     phases = {
         phase: {"steps": full.get(phase, one.total), "seconds a step": one.seconds / one.counted, "timed": one.counted}
@@ -159,18 +141,9 @@ def measure(name: str, preset: str, epsilon: float, *, device: torch.device, sec
         "unit": "min",
         "ratio_to": None,
         "phases": phases,
-        "peak_memory_mib": (
-            torch.cuda.max_memory_allocated(device) / 2**20
-            if device.type == "cuda"
-            else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-        ),
+        "peak_memory_mib": peak_memory_mib(device),
         "seconds": spent,
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
-        "threads": torch.get_num_threads(),
-        "cores": len(os.sched_getaffinity(0)),
-        "command": f"python {' '.join(sys.argv)}",
-        "commit": code,
-        "versions": versions(),
+        **described(device, code),
     }
 
 

@@ -15,9 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import resource
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,27 +22,14 @@ from typing import Any
 
 import torch
 
-from privset.data import Records
-from privset.facts import PublicFacts
+from machine import FACTS, described, peak_memory_mib, random_records
 from privset.methods import Psg, PsgConfig
 from privset.methods.psg import _batches, _matching, _training
 from privset.methods.record_loss import record_loss
 from privset.privacy import Curator, GradientQuestion, Ledger, PrivacyBudget, system_noise
 from privset.recording import sent
-from privset.release.software import versions
 from privset.studies.results import write
 from privset.studies.runner import commit
-
-FACTS = PublicFacts(
-    name="random images",
-    channels=1,
-    height=28,
-    width=28,
-    classes=tuple("0123456789"),
-    size=60_000,
-    mean=(0.1307,),
-    std=(0.3081,),
-)
 
 
 class Loop:
@@ -53,8 +37,7 @@ class Loop:
 
     def __init__(self, config: PsgConfig, device: torch.device) -> None:
         generator = torch.Generator().manual_seed(0)
-        pixels = torch.randint(0, 256, (FACTS.size, *FACTS.shape), generator=generator, dtype=torch.uint8)
-        records = Records(pixels, torch.randint(0, 10, (FACTS.size,), generator=generator))
+        records = random_records(FACTS, generator)
         # Without a limit, since nothing is released; the noise is that of a release nonetheless.
         ledger = Ledger(PrivacyBudget(epsilon=math.inf))
         self.config = config
@@ -145,18 +128,9 @@ def measure(per_class: int, device: torch.device, *, seconds: float) -> dict[str
         "milliseconds": found,
         "hours": {"sum of parts": by_parts / 3.6e6, "in one go": None if whole is None else whole / 3.6e6},
         "steps": {"matching": steps * draws, "updates": updates},
-        "peak_memory_mib": (
-            torch.cuda.max_memory_allocated(device) / 2**20
-            if device.type == "cuda"
-            else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-        ),
+        "peak_memory_mib": peak_memory_mib(device),
         "seconds": seconds,
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
-        "threads": torch.get_num_threads(),
-        "cores": len(os.sched_getaffinity(0)),
-        "command": f"python {' '.join(sys.argv)}",
-        "commit": commit(),
-        "versions": versions(),
+        **described(device, commit()),
     }
 
 

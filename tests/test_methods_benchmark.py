@@ -14,6 +14,7 @@ SCRIPT = Path(__file__).parents[1] / "benchmarks" / "methods.py"
 
 @pytest.fixture
 def methods(monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPT.parent)  # as if it were run
     spec = importlib.util.spec_from_file_location("methods_benchmark", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
@@ -59,7 +60,7 @@ def test_a_clock_leaves_the_first_steps_out(methods, monkeypatch):
     clock.phase("training a generator", 10)
     for _ in range(5):
         clock.step()
-    clock.stop()
+    clock.halt()
     (phase,) = clock.phases.values()
     assert (phase.taken, phase.counted) == (5, 2)
     # The clock was looked at once to begin, after each of three steps, after the two that count, and to stop.

@@ -203,9 +203,7 @@ class Stage:
 
     def _finished(self, received: Sequence[Received]) -> Release | ClassifierRelease:
         """The release that is there already, if it is the one that would be made."""
-        clear_finished(
-            self.release
-        )  # by a run that was killed when it had written it: the next party must not get that
+        clear_finished(self.release)  # of what a run that was killed right after it left: nobody else may have that
         require_verified(self.release, "built on it")
         release = load_published(self.release)
         odd = _differences(release.certificate, self.planned, self.noise.kind)
