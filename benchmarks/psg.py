@@ -24,10 +24,9 @@ import torch
 
 from machine import FACTS, described, peak_memory_mib, random_records
 from privset.methods import Psg, PsgConfig
-from privset.methods.psg import _batches, _matching, _training
+from privset.methods.psg import _matching, _training
 from privset.methods.record_loss import record_loss
 from privset.privacy import Curator, GradientQuestion, Ledger, PrivacyBudget, system_noise
-from privset.recording import sent
 from privset.studies.results import write
 from privset.studies.runner import commit
 
@@ -68,13 +67,9 @@ class Loop:
         return len(self._answers)
 
     def training(self) -> int:
-        """The updates of the network between two outer steps, or a few of them on a processor; how many."""
-        batches = list(_batches(len(self._labels), self.config, self._generator))
-        if self._labels.device.type == "cpu":
-            batches = batches[:2]
-        for batch in batches:
-            self._train(sent(batch, self._labels.device))
-        return len(batches)
+        """The updates of the network between two outer steps; how many."""
+        self._train(self._generator)
+        return self.config.inner_epochs * -(-len(self._labels) // self.config.inner_batch_size)
 
 
 def per_step(part: Callable[[], int], device: torch.device, seconds: float) -> float:

@@ -91,7 +91,8 @@ def test_every_record_moves_the_sums_by_exactly_one(share):
     for index in (0, 7):
         less = measured(config, without(records, index), resized(facts, 19))[1].statistics["embedding_sums"]
         assert float((whole - less).norm()) == pytest.approx(1, abs=1e-5)
-        assert int((whole != less).any(1).sum()) == 1
+        moved = (whole - less).norm(dim=1)
+        assert int((moved > 1e-4).sum()) == 1  # of the other classes no more than the last digits, on some processors
 
 
 def test_waves_have_length_one_and_the_gaussian_kernel_of_pixels_as_their_product():

@@ -88,20 +88,43 @@ def test_networks_are_fresh_each_run_and_trained_on_the_set_between_outer_steps(
     assert float((first[0] - trained[0]).norm()) < float((first[0] - second[0]).norm())
 
 
-def test_inner_training_is_plain_sgd_over_the_whole_small_set():
+def trained_by_torch(network, batches):
+    """Plain gradient descent, by torch's own optimiser, on one batch of images and labels after the other."""
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.01)
+    for images, labels in batches:
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(network(images), labels).backward()
+        optimiser.step()
+    return list(network.parameters())
+
+
+@pytest.mark.parametrize("epochs", [1, 3, 53, 60])  # 53 is a prime, 60 is more than are recorded together
+def test_inner_training_is_plain_sgd_over_the_whole_small_set(epochs):
     facts = facts_for(40)
     images, labels = torch.randn(6, *facts.shape), torch.arange(3).repeat_interleave(2)
     ours, theirs = (networks.build("mlp", facts, seed=1, width=4) for _ in range(2))
-    train, config = _training(ours, images, labels, TINY_PSG), dataclasses.replace(TINY_PSG, inner_epochs=3)
-    for batch in _batches(6, config, torch.Generator()):
-        train(batch)
-    optimiser = torch.optim.SGD(theirs.parameters(), lr=0.01)
-    for _ in range(3):
-        optimiser.zero_grad()
-        torch.nn.functional.cross_entropy(theirs(images), labels).backward()
-        optimiser.step()
-    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
-        assert torch.allclose(a, b, atol=1e-7)
+    generator = torch.Generator().manual_seed(0)
+    before = generator.get_state()
+    _training(ours, images, labels, dataclasses.replace(TINY_PSG, inner_epochs=epochs))(generator)
+    assert torch.equal(before, generator.get_state())  # nothing is drawn for a set that is taken whole
+    for a, b in zip(ours.parameters(), trained_by_torch(theirs, [(images, labels)] * epochs), strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+
+
+def test_sets_larger_than_an_inner_batch_are_shuffled_through():
+    facts = facts_for(40)
+    config = dataclasses.replace(TINY_PSG, inner_epochs=2, inner_batch_size=4)
+    images, labels = torch.randn(10, *facts.shape), torch.arange(10) % 3
+    ours, theirs = (networks.build("mlp", facts, seed=1, width=4) for _ in range(2))
+    _training(ours, images, labels, config)(torch.Generator().manual_seed(5))
+    batches = list(_batches(10, config, torch.Generator().manual_seed(5)))
+    assert [len(batch) for batch in batches] == [4, 4, 2] * 2
+    first, second = torch.cat(batches[:3]), torch.cat(batches[3:])
+    assert sorted(first.tolist()) == sorted(second.tolist()) == list(range(10))
+    assert first.tolist() != second.tolist()
+    expected = trained_by_torch(theirs, [(images[batch], labels[batch]) for batch in batches])
+    for a, b in zip(ours.parameters(), expected, strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
 
 
 @pytest.mark.parametrize("network", ["convnet", "mlp"])
@@ -177,17 +200,6 @@ def test_images_stay_in_pixel_range_unless_floats_are_kept():
     floats, _, _ = run(dataclasses.replace(TINY_PSG, keep_floats=True))
     assert bool((floats.images > high).any())
     assert floats.keep_floats
-
-
-def test_sets_larger_than_an_inner_batch_are_shuffled_through_and_smaller_ones_taken_whole():
-    generator = torch.Generator().manual_seed(0)
-    once = dataclasses.replace(TINY_PSG, inner_epochs=1, inner_batch_size=4)
-    first, second = ([*_batches(10, once, generator)] for _ in range(2))
-    assert [len(batch) for batch in first] == [4, 4, 2]
-    assert sorted(torch.cat(first).tolist()) == list(range(10))
-    assert torch.cat(first).tolist() != torch.cat(second).tolist()
-    twice = dataclasses.replace(once, inner_epochs=2)
-    assert [batch.tolist() for batch in _batches(4, twice, generator)] == [[0, 1, 2, 3]] * 2
 
 
 def test_a_choice_that_a_network_does_not_have_is_refused_by_the_plan():

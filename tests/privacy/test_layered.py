@@ -2,7 +2,6 @@
 
 import copy
 import math
-import os
 
 import pytest
 import torch
@@ -14,14 +13,12 @@ from torch.func import functional_call
 
 from privset.errors import ConfigError
 from privset.methods.record_loss import record_loss
-from privset.networks import MLP, AlexNet, ConvNet, LeNet, kernels
-from privset.privacy import clipping_kernels, layered
+from privset.networks import MLP, AlexNet, ConvNet, LeNet
+from privset.privacy import layered
+from privset.privacy.clipping import Shares
 from privset.privacy.gradients import clipped_gradient_sums
 from privset.privacy.layered import LayeredLoss, Stage, _Held, _Products, record_gradients
 
-INTERPRETED = clipping_kernels.AVAILABLE and os.environ.get("TRITON_INTERPRET") == "1"
-RUNS = INTERPRETED or (clipping_kernels.AVAILABLE and torch.cuda.is_available())
-CARD = "cuda" if torch.cuda.is_available() else "cpu"
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no card"))]
 
 
@@ -128,7 +125,7 @@ def test_lengths_are_those_of_what_is_added(number):
             weights = torch.zeros(1, 6, dtype=torch.float64)
             weights[0, index] = 1
             total = torch.zeros(1, numbers_of(part), dtype=torch.float64)
-            part.add(weights, total)
+            part.add(Shares(weights), total)
             assert float(total.square().sum()) == pytest.approx(float(square), rel=1e-10)
 
 
@@ -197,7 +194,7 @@ def test_thousands_of_contributions_do_not_round_past_the_bound():
     product = _Products(torch.full((6000, 1), 0.1), torch.ones(6000, 1))
     for part in (_Held(rows), product):
         totals = torch.zeros(1, 1, dtype=torch.float64)
-        part.add(torch.ones(1, 6000, dtype=torch.float64), totals)
+        part.add(Shares(torch.ones(1, 6000, dtype=torch.float64)), totals)
         assert float(totals) == pytest.approx(6000 * float(torch.tensor(0.1)), rel=1e-12)  # float64 from row to row
 
 
@@ -294,60 +291,12 @@ def test_bfloat16_gives_no_longer_gradients(number, coarse):
         squares = 0.0
         for part in record_gradients(loss, parameters, image, label).values():
             total = torch.zeros(1, numbers_of(part), dtype=torch.float64, device=coarse)
-            part.add(weights, total)
+            part.add(Shares(weights), total)
             assert float(total.square().sum()) == pytest.approx(float(part.squares()), rel=1e-6, abs=1e-30)
             squares += float(part.squares())
         for clip_norm in (1e-5, 1e-2, 1e3):
             alone, _ = sums(loss, network, image, label, clip_norm=clip_norm)
             assert float(alone.norm()) == pytest.approx(min(clip_norm, math.sqrt(squares)), rel=1e-6)
-
-
-@pytest.mark.parametrize(("kernel", "stride", "padding"), [((3, 3), (1, 1), (1, 1)), ((5, 2), (2, 1), (0, 2))])
-@pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
-def test_the_kernel_takes_the_patches_of_a_convolution(kernel, stride, padding):
-    generator = torch.Generator().manual_seed(0)
-    maps, weight = (
-        torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((3, 4, 13, 9), (2, 4, *kernel))
-    )
-    found = clipping_kernels.patches(maps.to(CARD), kernel, stride, padding).cpu()
-    expected = F.conv2d(maps, weight, None, stride, padding)
-    torch.testing.assert_close((weight.flatten(1) @ found).view(expected.shape), expected)
-    assert torch.equal(
-        clipping_kernels.patches(maps.bfloat16().to(CARD), kernel, stride, padding).cpu(), found.bfloat16()
-    )
-
-
-@pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize(("count", "columns"), [(21, 700), (150, 70), (19, 8300)])  # short rows, and long ones
-def test_the_kernel_adds_up_the_rows_that_have_a_weight(dtype, count, columns, monkeypatch):
-    generator = torch.Generator().manual_seed(0)
-    rows = torch.randn(count, columns, generator=generator, dtype=torch.float64).to(dtype)
-    weights = torch.rand(4, count, generator=generator, dtype=torch.float64) * (
-        torch.rand(4, count, generator=generator) < 0.5
-    )
-    weights[:, 4] = 0
-    rows[4] = math.nan
-    weights[1, : count // 2], weights[2] = 0, 0  # a sample that begins late, and one of nobody
-    start = torch.randn(4, columns + 300, generator=generator, dtype=torch.float64)
-    expected = start.clone()
-    expected[:, 100 : 100 + columns] += weights @ rows.nan_to_num().double()
-    monkeypatch.setattr(clipping_kernels, "fits", lambda _: True)
-    found = start.to(CARD)
-    _Held(rows[:, None].to(CARD)).add(weights.to(CARD), found[:, 100 : 100 + columns])
-    torch.testing.assert_close(found.cpu(), expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
-def test_the_way_of_a_graphics_card_gives_the_sums_of_vmap(monkeypatch):
-    network = moved(ConvNet((1, 8, 8), 3, width=4, depth=2).double()).to(CARD)
-    images, labels = (values.to(CARD) for values in batch((1, 8, 8), 5))
-    members = torch.tensor([[1, 0, 1, 1, 0], [1, 1, 0, 1, 0]]).bool()
-    expected, _ = sums(plain(network), network, images, labels, members)
-    for module in (kernels, clipping_kernels):
-        monkeypatch.setattr(module, "fits", lambda _: True)
-    found, _ = sums(record_loss(network, fused=True), network, images, labels, members)
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13)
 
 
 @pytest.mark.parametrize("clip_norm", [1e-6, 1e-5, 1e-4])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar, TypeVar
 
 import torch
@@ -223,8 +223,7 @@ class GradientMatching(SetMethod[Config]):
                 fresh = self._network(facts, int(torch.randint(2**31, (), generator=generator)))
                 network.load_state_dict(fresh.state_dict())  # in place, so that recorded steps go on with it
             else:  # no gradient is matched after the last training, so none is done
-                for batch in _batches(len(labels), config, generator):
-                    train(sent(batch, labels.device))
+                train(generator)
             parameters = {name: value.detach() for name, value in network.named_parameters()}
             for answer in curator.gradient(question, loss, parameters, draws=config.batches_per_step):
                 distance = match(torch.cat([total.flatten() for total in answer.values()]) / expected_batch)
@@ -282,13 +281,15 @@ def _matching(network: nn.Module, matched: Matched) -> Step:
     return recorded(step, matched.images.device)
 
 
-def _training(network: nn.Module, images: Tensor, labels: Tensor, config: MatchingConfig) -> Step:
-    """Trains the network, by plain gradient descent, on the images of these numbers."""
+def _training(
+    network: nn.Module, images: Tensor, labels: Tensor, config: MatchingConfig
+) -> Callable[[torch.Generator], None]:
+    """Trains the network on the images for all inner epochs, by plain gradient descent; batches are drawn by chance."""
     weights, forward = list(network.parameters()), fused(network)
 
-    def step(batch: Tensor) -> Tensor:
+    def update(images: Tensor, labels: Tensor) -> Tensor:
         with half_width(images.device):
-            loss = F.cross_entropy(forward(images[batch]), labels[batch])
+            loss = F.cross_entropy(forward(images), labels)
         slopes = torch.autograd.grad(loss, weights, allow_unused=True)  # a bias before a norm has none
         moved: list[Tensor] = [weight for weight, slope in zip(weights, slopes, strict=True) if slope is not None]
         by = [slope for slope in slopes if slope is not None]
@@ -296,12 +297,35 @@ def _training(network: nn.Module, images: Tensor, labels: Tensor, config: Matchi
             torch._foreach_add_(moved, by, alpha=-config.network_rate)  # type: ignore[attr-defined] - as torch.optim does
         return loss.detach()
 
-    return recorded(step, images.device)
+    if len(labels) > config.inner_batch_size:
+        step = recorded(lambda batch: update(images[batch], labels[batch]), images.device)
+
+        def train(generator: torch.Generator) -> None:
+            for batch in _batches(len(labels), config, generator):
+                step(sent(batch, labels.device))
+
+        return train
+
+    # The same images in every epoch, so that a card can play back many at once.
+    together = max(size for size in range(1, _TOGETHER + 1) if config.inner_epochs % size == 0)
+
+    def epochs() -> Tensor:
+        return torch.stack([update(images, labels) for _ in range(together)])
+
+    several = recorded(epochs, images.device)
+
+    def train_whole(generator: torch.Generator) -> None:  # noqa: ARG001 - there is nothing to draw
+        for _ in range(config.inner_epochs // together):
+            several()
+
+    return train_whole
+
+
+_TOGETHER = 50
+"""Most epochs over a set that fits into one batch that a graphics card records together."""
 
 
 def _batches(size: int, config: MatchingConfig, generator: torch.Generator) -> Iterator[Tensor]:
-    """Numbers of images ``[n]``, batch by batch, for all inner epochs; a set that fits into one is taken whole."""
+    """Numbers of images ``[n]``, batch by batch, for all inner epochs, each of which shuffles them anew."""
     for _ in range(config.inner_epochs):
-        whole = size <= config.inner_batch_size
-        order = torch.arange(size) if whole else torch.randperm(size, generator=generator)
-        yield from order.split(config.inner_batch_size)
+        yield from torch.randperm(size, generator=generator).split(config.inner_batch_size)

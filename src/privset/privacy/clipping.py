@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable, Iterable
 
 import torch
@@ -85,6 +87,23 @@ def clipped_sums(vectors: Tensor, rooms: Tensor, count: int, bound: float) -> tu
     # A product, since thousands of additions to the same few rows would wait for each other on a graphics card.
     belongs = torch.nn.functional.one_hot(rooms, count).to(torch.float64)
     return belongs.T @ clipped.to(torch.float64), bad.sum()
+
+
+@dataclasses.dataclass(frozen=True)
+class Shares:
+    """How much of each of n rows goes into each of k sums: ``each [k, n]``; a share of 0 leaves a row out."""
+
+    each: Tensor
+
+    @functools.cached_property
+    def taken(self) -> tuple[Tensor, Tensor]:
+        """For each sum the numbers of the rows that are in it, one after the other ``[k, n + 1]``, and how many."""
+        inside = self.each != 0
+        count = self.each.shape[1]
+        places = torch.where(inside, inside.cumsum(1) - 1, count)  # the last place is for all that are left out
+        numbers = torch.arange(count, dtype=torch.int32, device=self.each.device).expand_as(places)
+        order = torch.zeros(len(self.each), count + 1, dtype=torch.int32, device=self.each.device)
+        return order.scatter_(1, places, numbers), inside.sum(1, dtype=torch.int32)
 
 
 class Totals:

@@ -31,7 +31,7 @@ from torch.func import vmap
 
 from privset.errors import ConfigError
 from privset.privacy import clipping_kernels
-from privset.privacy.clipping import Totals, clip_factors
+from privset.privacy.clipping import Shares, Totals, clip_factors
 
 Pair = tuple[int, int]
 
@@ -67,6 +67,18 @@ class Stage:
         if not given.is_cuda:  # a processor is faster if the channels of a pixel lie side by side
             given, weight = _channels_last(given), _channels_last(weight)
         return F.conv2d(given, weight, bias, self.stride, self.padding)
+
+    def map_images(self, weights: Mapping[str, Tensor], images: Tensor) -> Tensor:
+        """As `map`, of what no slope is wanted by."""
+        weight = weights[self.weight]
+        if weight.ndim == 4 and self.bias is None and clipping_kernels.convolves(images, weight):
+            return clipping_kernels.convolve(images, weight, self.form(images, weight))
+        return self.map(weights, images)
+
+    def form(self, given: Tensor, weight: Tensor) -> clipping_kernels.Form:
+        """Of this convolution, over these maps."""
+        size, kernel = (given.shape[2], given.shape[3]), (weight.shape[2], weight.shape[3])
+        return clipping_kernels.Form(size, kernel, self.stride, self.padding)
 
 
 class LayeredLoss:
@@ -111,35 +123,40 @@ def _names(stage: Stage) -> tuple[str, ...]:
 class _Held:
     """The gradients of all records by one tensor, as they are: ``rows [n, a, b]``.
 
-    If ``last`` is (kh, kw, c), a line has the channels of a convolution's weight last, and not first.
+    If ``last`` is (kh, kw, c), a line has the channels of a convolution's weight last, and not first. ``lengths`` are
+    the squared ones ``[n]``, float64, where they were taken as the rows were written.
     """
 
     rows: Tensor
     last: tuple[int, int, int] | None = None
+    lengths: Tensor | None = None
 
     def squares(self) -> Tensor:
         """Squared lengths ``[n]``, float64: of each line in its own type, float32 or more, of lines in float64."""
+        if self.lengths is not None:
+            return self.lengths
         lengths = torch.linalg.vector_norm(self.rows, dim=2, dtype=_at_least_float32(self.rows))
         return lengths.to(torch.float64).square().sum(1)
 
-    def add(self, weights: Tensor, totals: Tensor) -> None:
-        """Add to ``totals [k, a b]``, float64, the sums with ``weights [k, n]``; a weight of 0 leaves a row out."""
-        rows = self.rows.flatten(1)
+    def add(self, shares: Shares, totals: Tensor) -> None:
+        """Add to ``totals [k, a b]``, float64, the sums with these shares."""
+        rows, weights = self.rows.flatten(1), shares.each
+        high, wide, channels = self.last or (1, 1, rows.shape[1])
         if clipping_kernels.fits(rows):
-            clipping_kernels.add(rows, weights, totals)
+            clipping_kernels.add(rows, shares, totals, taps=high * wide, channels=channels)
             return
         if rows.is_cuda:  # where a processor would have to wait to see which are left out; 0 * NaN is NaN
             rows = torch.where((weights != 0).any(0)[:, None], rows, 0.0)
             totals += weights.to(torch.float64) @ rows.to(torch.float64)
             return
-        for total, shares in zip(totals, weights.tolist(), strict=True):
+        for total, own in zip(totals, weights.tolist(), strict=True):
             added = torch.zeros_like(total)
-            for row, share in zip(rows, shares, strict=True):
+            for row, share in zip(rows, own, strict=True):
                 if share:
                     added.add_(row, alpha=share)  # a row at a time: sums of them in its own type would round with each
             if self.last is not None:
-                total = total.view(len(self.rows[0]), self.last[2], *self.last[:2])
-                added = added.view(-1, *self.last).permute(0, 3, 1, 2)
+                total = total.view(-1, channels, high, wide)
+                added = added.view(-1, high, wide, channels).permute(0, 3, 1, 2)
             total += added
 
 
@@ -156,13 +173,16 @@ class _Products:
         lengths = [torch.linalg.vector_norm(v, dim=1, dtype=torch.float64) for v in (self.slopes, self.given)]
         return (lengths[0] * lengths[1]).square()
 
-    def add(self, weights: Tensor, totals: Tensor) -> None:
+    def add(self, shares: Shares, totals: Tensor) -> None:
         """As that of `_Held`."""
-        taken = (weights != 0).any(0)[:, None]
+        taken = (shares.each != 0).any(0)[:, None]
         slopes, given = (torch.where(taken, values, 0.0).to(torch.float64) for values in (self.slopes, self.given))
-        for total, shares in zip(totals, weights, strict=True):
-            if weights.is_cuda or shares.any():
-                total += ((slopes * shares[:, None]).T @ given).flatten()
+        if given.is_cuda:  # all sums by one product: to start one for each takes longer than to do it
+            totals += ((shares.each[:, None] * slopes.T).flatten(0, 1) @ given).view_as(totals)
+            return
+        for total, own in zip(totals, shares.each, strict=True):
+            if own.any():
+                total += ((slopes * own[:, None]).T @ given).flatten()
 
 
 def layered_sums(
@@ -192,9 +212,9 @@ def layered_sums(
     """
     found = record_gradients(loss, parameters, images, labels)
     factors = clip_factors(sum(part.squares() for part in found.values()), clip_norm)  # type: ignore[arg-type]
-    weights = members * factors
+    shares = Shares(members * factors)
     for name, part in found.items():
-        part.add(weights, totals.of(name))
+        part.add(shares, totals.of(name))
     return factors == 0
 
 
@@ -213,9 +233,10 @@ def record_gradients(
         values = images if loss.before is None else vmap(loss.before)(images)
         for stage in loss.stages:
             given.append(values.detach())
-            values = stage.map(weights, values)
-            if not mapped:
-                values = values.detach().requires_grad_()  # the images want no slope, and what follows them does
+            if mapped:
+                values = stage.map(weights, values)
+            else:  # the images want no slope, and what follows them does
+                values = stage.map_images(weights, values).detach().requires_grad_()
             mapped.append(values)
             values = vmap(stage.then)(values, *(copies[name] for name in stage.scales))
         # Their sum, whose slope by what belongs to one record is that of its own loss.
@@ -251,6 +272,9 @@ def _of_stage(stage: Stage, weight: Tensor, given: Tensor, slope: Tensor) -> dic
     if weight.ndim == 2:
         return {stage.weight: _Products(slope, given), **by_bias}
     kernel = (weight.shape[2], weight.shape[3])
+    if clipping_kernels.multiplies(slope):
+        rows, lengths = clipping_kernels.products(slope, given, stage.form(given, weight))
+        return {stage.weight: _Held(rows, (*kernel, given.shape[1]), lengths), **by_bias}
     lines = slope.flatten(2) if slope.is_cuda else slope.permute(0, 2, 3, 1).flatten(1, 2).transpose(1, 2)
     if given.is_cuda or given.shape[1] < 8:  # so few channels side by side are not worth it
         rows = torch.bmm(lines, _patches(given.to(slope.dtype), kernel, stage).transpose(1, 2))
@@ -275,8 +299,6 @@ def _lines(rows: Tensor) -> Tensor:
 
 def _patches(given: Tensor, kernel: Pair, stage: Stage) -> Tensor:
     """Maps ``[n, c, h, w]`` -> the patches ``[n, c kh kw, places]`` that a convolution takes its products with."""
-    if clipping_kernels.fits(given):
-        return clipping_kernels.patches(given, kernel, stage.stride, stage.padding)
     (high, wide), (down, right) = stage.padding, stage.stride
     padded = F.pad(given, (wide, wide, high, high))
     views = padded.unfold(2, kernel[0], down).unfold(3, kernel[1], right)
