@@ -36,7 +36,6 @@ from privset.privacy.clipping import clipped_gradient_sum
 from privset.privacy.gradients import RepeatedSums, clipped_gradient_sums
 from privset.recording import recorded
 from privset.studies.results import write
-from privset.studies.runner import commit
 
 CLIP_NORM = 0.1
 OURS, PLAIN, PLAIN_BFLOAT16 = "ours", "not private", "not private, bfloat16"
@@ -209,7 +208,7 @@ def measure(batch: int, width: int, side: int, device: torch.device, *, rounds: 
                 seconds = timed(lambda work=work, size=size: work(size), device)
                 if number:  # the first round warms up
                     best[name] = min(best[name], (seconds, size))
-    ours, common = best[OURS][0], described(device, commit())
+    ours, common = best[OURS][0], described(device)
     return {
         "what": f"clipped gradient sum of {batch} records of {side}x{side}, ConvNet of width {width}",
         "value": 1e3 * ours,

@@ -12,6 +12,10 @@ import torch
 from privset.data import Records
 from privset.facts import PublicFacts
 from privset.release.software import versions
+from privset.studies.runner import commit
+
+COMMIT = commit()
+"""At the start: files may change while the code that was read runs on."""
 
 FACTS = PublicFacts(
     name="random images",
@@ -39,13 +43,13 @@ def peak_memory_mib(device: torch.device) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
-def described(device: torch.device, code: str | None) -> dict[str, Any]:
+def described(device: torch.device) -> dict[str, Any]:
     """What every file of results says: the machine, the command, the commit that was run, and versions."""
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "threads": torch.get_num_threads(),
         "cores": len(os.sched_getaffinity(0)),
         "command": f"python {' '.join(sys.argv)}",
-        "commit": code,
+        "commit": COMMIT,
         "versions": versions(),
     }

@@ -31,7 +31,6 @@ from privset.methods.measuring import MeasuringMethod
 from privset.observer import Observer
 from privset.privacy import Curator, Ledger, PrivacyBudget, system_noise
 from privset.studies.results import write
-from privset.studies.runner import commit
 
 EARLIER = {"warm_up": "warming up critics", "pretraining": "teaching teachers"}
 """Settings that say how long a phase before the longest one takes, and the phase."""
@@ -105,7 +104,6 @@ class Clock(Observer):
 
 def measure(name: str, preset: str, epsilon: float, *, device: torch.device, seconds: float, facts: PublicFacts) -> Any:
     """Seconds a step of each phase, and minutes of all of them."""
-    code = commit()  # at the start: files may change while the code that was read runs on
     kind = METHODS[name]
     if not issubclass(kind, SetMethod) or issubclass(kind, MeasuringMethod):
         raise SystemExit(f"{name} is not one long loop; time it by benchmarks/release.py, or by its study")
@@ -143,7 +141,7 @@ def measure(name: str, preset: str, epsilon: float, *, device: torch.device, sec
         "phases": phases,
         "peak_memory_mib": peak_memory_mib(device),
         "seconds": spent,
-        **described(device, code),
+        **described(device),
     }
 
 

@@ -28,7 +28,6 @@ from privset.methods.psg import _matching, _training
 from privset.methods.record_loss import record_loss
 from privset.privacy import Curator, GradientQuestion, Ledger, PrivacyBudget, system_noise
 from privset.studies.results import write
-from privset.studies.runner import commit
 
 
 class Loop:
@@ -125,7 +124,7 @@ def measure(per_class: int, device: torch.device, *, seconds: float) -> dict[str
         "steps": {"matching": steps * draws, "updates": updates},
         "peak_memory_mib": peak_memory_mib(device),
         "seconds": seconds,
-        **described(device, commit()),
+        **described(device),
     }
 
 

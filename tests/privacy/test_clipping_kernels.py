@@ -1,20 +1,18 @@
 """The kernels of a graphics card, there or in Triton's interpreter, against torch's own operations in float64."""
-# pyright: reportMissingImports=false
 
 import math
 import os
 
-import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812
 from tests.privacy.test_layered import batch, moved, plain, sums
+from tests.test_convolutions import random, whole_interpreter  # noqa: F401 - a fixture
 
+from privset import convolutions
 from privset.methods.record_loss import record_loss
 from privset.networks import ConvNet, LeNet, kernels
 from privset.privacy import clipping_kernels, layered
 from privset.privacy.clipping import Shares
-from privset.privacy.clipping_kernels import Form
 from privset.privacy.layered import LayeredLoss, _Held, record_gradients
 
 INTERPRETED = clipping_kernels.AVAILABLE and os.environ.get("TRITON_INTERPRET") == "1"
@@ -22,100 +20,12 @@ RUNS = INTERPRETED or (clipping_kernels.AVAILABLE and torch.cuda.is_available())
 CARD = "cuda" if torch.cuda.is_available() else "cpu"
 needs_kernels = pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
 
-FORMS = [
-    Form((13, 9), (3, 3), (1, 1), (1, 1)),
-    Form((9, 13), (5, 2), (2, 1), (0, 2)),
-    Form((2, 3), (3, 3), (1, 1), (1, 1)),
-]
-
-
-def random(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-@pytest.fixture(autouse=True)
-def whole_interpreter(monkeypatch):
-    """Triton's interpreter multiplies the bits of bfloat16 as if they were numbers."""
-    if not INTERPRETED:
-        return
-    from triton import language as tl
-    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
-
-    multiply = InterpreterBuilder.create_dot
-
-    def widened(values):
-        if values.dtype.scalar != tl.bfloat16:
-            return values
-        return TensorHandle((values.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
-
-    monkeypatch.setattr(
-        InterpreterBuilder, "create_dot", lambda self, a, b, *rest: multiply(self, widened(a), widened(b), *rest)
-    )
-
 
 @pytest.fixture
 def kernels_everywhere(monkeypatch):
     """The interpreter has no card, so that all is taken for one that fits there."""
-    for module in (kernels, clipping_kernels):
+    for module in (kernels, clipping_kernels, convolutions):
         monkeypatch.setattr(module, "fits", lambda _: True)
-
-
-def patches(given, form):
-    """``[n, c kh kw, places]``"""
-    return F.unfold(given, form.kernel, padding=form.padding, stride=form.stride)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_a_form_knows_how_large_maps_come_out(form):
-    maps = F.conv2d(torch.zeros(1, 1, *form.given), torch.zeros(1, 1, *form.kernel), None, form.stride, form.padding)
-    assert form.found == tuple(maps.shape[2:])
-    assert form.taps == form.kernel[0] * form.kernel[1]
-
-
-@needs_kernels
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("channels", "outs"), [(1, 40), (3, 5)])
-def test_images_are_convolved_in_float32(form, channels, outs):
-    images, weight = random(3, channels, *form.given), random(outs, channels, *form.kernel, seed=1)
-    strange = weight.flip(0).transpose(2, 3).contiguous().transpose(2, 3)  # does not lie row by row
-    for kernel in (weight, strange):
-        expected = F.conv2d(images, kernel, None, form.stride, form.padding)
-        found = clipping_kernels.convolve(images.float().to(CARD), kernel.float().to(CARD), form).cpu()
-        assert found.dtype == torch.bfloat16
-        torch.testing.assert_close(found.double(), expected, rtol=2**-7, atol=1e-5)  # the interpreter cuts digits off
-
-
-@needs_kernels
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(
-    ("channels", "outs"),
-    [
-        (1, 20),
-        (3, 16),
-        (16, 130),
-        (48, 7),
-        (256, 33),
-    ],  # columns of several pixels of a kernel, and of one; several tiles
-)
-def test_gradients_are_products_of_slopes_and_patches_and_their_lengths_those_of_what_is_held(form, channels, outs):
-    slope, given = random(3, outs, *form.found).bfloat16(), random(3, channels, *form.given, seed=1).bfloat16()
-    slope[2] *= 1e-3
-    rows, squares = (part.cpu() for part in clipping_kernels.products(slope.to(CARD), given.to(CARD), form))
-    exact = slope.double().flatten(2) @ patches(given.double(), form).transpose(1, 2)
-    expected = exact.unflatten(2, (channels, form.taps)).transpose(2, 3).flatten(2)
-    torch.testing.assert_close(rows.double(), expected, rtol=2**-7, atol=1e-4 * float(expected.abs().max()))
-    torch.testing.assert_close(squares, rows.double().square().sum((1, 2)), rtol=1e-6, atol=0.0)
-    assert float((squares / exact.square().sum((1, 2)) - 1).abs().max()) > 1e-6  # not of what they were rounded from
-
-
-@needs_kernels
-def test_a_record_whose_slope_is_not_finite_is_seen_and_alone():
-    form = FORMS[0]
-    slope, given = random(3, 16, *form.found).bfloat16(), random(3, 16, *form.given, seed=1).bfloat16()
-    slope[1, 3, 2, 2] = math.nan
-    rows, squares = clipping_kernels.products(slope.to(CARD), given.to(CARD), form)
-    assert squares.isfinite().tolist() == [True, False, True]
-    assert bool(rows[[0, 2]].isfinite().all())
 
 
 @needs_kernels

@@ -12,12 +12,15 @@ in any company, so no two images of a batch meet.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
+from privset import convolutions
+from privset.convolutions import Form
 from privset.networks import kernels
 from privset.networks.classifiers import ConvNet
 from privset.networks.deep_classifiers import VGG11
@@ -43,25 +46,40 @@ class FusedBlock(nn.Module):
     """A convolution, an instance norm, a ReLU and perhaps an average pooling that belong to another network.
 
     The bias of the convolution is left out: the norm that follows takes it away again.
+
+    Args:
+        convolution: Of that network.
+        norm: What follows it.
+        pool: Rows and columns that are averaged after that.
+        first: Whether it is given images, no slope by which is wanted, and is never called under vmap.
     """
 
-    def __init__(self, convolution: nn.Conv2d, norm: nn.GroupNorm, pool: Size = (1, 1)) -> None:
+    def __init__(self, convolution: nn.Conv2d, norm: nn.GroupNorm, pool: Size = (1, 1), *, first: bool = False) -> None:
         super().__init__()
-        self.convolution, self.norm, self.pool = convolution, norm, pool
+        self.convolution, self.norm, self.pool, self.first = convolution, norm, pool, first
 
     def forward(self, images: Tensor) -> Tensor:
         """Images or maps ``[n, c, h, w]`` -> pooled maps."""
-        maps = F.conv2d(images, self.convolution.weight, None, self.convolution.stride, self.convolution.padding)
+        weight, stride, padding = self.convolution.weight, self.convolution.stride, self.convolution.padding
+        if self.first and not images.requires_grad and convolutions.of_images(images, weight):
+            maps = _OfImages.apply(images, weight, Form.of(images, weight, cast(Size, stride), cast(Size, padding)))
+        else:
+            maps = F.conv2d(images, weight, None, stride, padding)
         return norm_relu_pool(maps, self.norm.weight, self.norm.bias, pool=self.pool, eps=self.norm.eps)
 
 
-def fuse(layers: nn.Sequential) -> nn.Sequential:
+def fuse(layers: nn.Sequential, *, first: bool = False) -> nn.Sequential:
     """The same function of the same weights, with a `FusedBlock` wherever ``layers`` have the parts of one.
+
+    With ``first``, a block that these begin with is the first of a network, see there.
 
     >>> [type(layer).__name__ for layer in fuse(ConvNet((1, 8, 8), 2, depth=2).features)]
     ['FusedBlock', 'FusedBlock', 'Flatten']
     """
-    return nn.Sequential(*_blocks(list(layers)))
+    blocks = list(_blocks(list(layers)))
+    if first and isinstance(blocks[0], FusedBlock):
+        blocks[0].first = True
+    return nn.Sequential(*blocks)
 
 
 def _blocks(layers: list[nn.Module]) -> Iterator[nn.Module]:
@@ -79,7 +97,7 @@ def fused(network: nn.Module) -> nn.Module:
     """``network`` in the fastest form that can be differentiated once, of the same weights; on a processor, itself."""
     if kernels.AVAILABLE and next(network.parameters()).is_cuda and isinstance(network, ConvNet | VGG11):
         head = _Head(network.head) if isinstance(network.head, nn.Linear) else network.head
-        return nn.Sequential(fuse(network.features), head)
+        return nn.Sequential(fuse(network.features, first=True), head)
     return network
 
 
@@ -100,6 +118,25 @@ class _Head(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         return logits(self.head, values)
+
+
+class _OfImages(torch.autograd.Function):
+    """Images ``[n, c, h, w]``, weight ``[out, c, kh, kw]`` -> convolved maps, in the type that autocast asks for."""
+
+    @staticmethod
+    def forward(ctx: Any, images: Tensor, weight: Tensor, form: Form) -> Tensor:
+        ctx.save_for_backward(images)
+        ctx.form = form
+        coarse = torch.is_autocast_enabled(images.device.type)
+        return convolutions.convolve(
+            images, weight, form, torch.get_autocast_dtype(images.device.type) if coarse else weight.dtype
+        )
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        (images,) = ctx.saved_tensors
+        return None, convolutions.by_weight(slope, images, ctx.form), None
 
 
 class _NormReluPool(torch.autograd.Function):

@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor, nn
 
+from privset import convolutions
+from privset.convolutions import Form
 from privset.networks import kernels
 from privset.networks.classifiers import ConvNet
 from privset.networks.fused import logits
@@ -80,14 +82,18 @@ class _Block(abc.ABC):
 
     def forwards(self, given: Tensor, weight: Tensor) -> Tensor:
         """What this convolution would make of ``given`` with another weight."""
-        return F.conv2d(given, weight, None, self.convolution.stride, self.convolution.padding)
+        return _convolved(self.convolution, given, weight)
 
     def backwards(self, slope: Tensor, weight: Tensor) -> Tensor:
         """From the gradient by the convolved maps that by what was given."""
+        if convolutions.of_images(self.given, weight):
+            return convolutions.by_given(slope, weight, _form(self.convolution, self.given))
         return self._slopes(slope, weight, (True, False, False))[0]
 
     def by_weight(self) -> Tensor:
         """The gradient by the weight of the convolution."""
+        if convolutions.of_images(self.given, self.convolution.weight):
+            return convolutions.by_weight(self.slope, self.given, _form(self.convolution, self.given))
         return self._slopes(self.slope, self.convolution.weight, (False, True, False))[1]
 
     def _slopes(self, slope: Tensor, weight: Tensor, wanted: tuple[bool, bool, bool]) -> tuple[Tensor, Tensor, Tensor]:
@@ -182,9 +188,19 @@ class _KernelBlock(_Block):
 
 
 def _block(convolution: nn.Conv2d, norm: nn.GroupNorm, _: nn.ReLU, pooling: nn.AvgPool2d, *, given: Tensor) -> _Block:
-    maps = F.conv2d(given, convolution.weight, None, convolution.stride, convolution.padding)
+    maps = _convolved(convolution, given, convolution.weight)
     kind = _KernelBlock if kernels.fits(maps) else _PlainBlock
     return kind(convolution, norm, cast(Size, pooling.kernel_size), given, maps)
+
+
+def _convolved(convolution: nn.Conv2d, given: Tensor, weight: Tensor) -> Tensor:
+    if convolutions.of_images(given, weight):
+        return convolutions.convolve(given, weight, _form(convolution, given))
+    return F.conv2d(given, weight, None, convolution.stride, convolution.padding)
+
+
+def _form(convolution: nn.Conv2d, given: Tensor) -> Form:
+    return Form.of(given, convolution.weight, cast(Size, convolution.stride), cast(Size, convolution.padding))
 
 
 class _ByHand(SetGradient):

@@ -29,6 +29,8 @@ import torch.nn.functional as F  # noqa: N812 - the name torch's own documentati
 from torch import Tensor
 from torch.func import vmap
 
+from privset import convolutions
+from privset.convolutions import Form
 from privset.errors import ConfigError
 from privset.privacy import clipping_kernels
 from privset.privacy.clipping import Shares, Totals, clip_factors
@@ -71,14 +73,13 @@ class Stage:
     def map_images(self, weights: Mapping[str, Tensor], images: Tensor) -> Tensor:
         """As `map`, of what no slope is wanted by."""
         weight = weights[self.weight]
-        if weight.ndim == 4 and self.bias is None and clipping_kernels.convolves(images, weight):
-            return clipping_kernels.convolve(images, weight, self.form(images, weight))
+        if weight.ndim == 4 and self.bias is None and convolutions.of_images(images, weight):
+            return convolutions.convolve(images, weight, self.form(images, weight), torch.bfloat16)
         return self.map(weights, images)
 
-    def form(self, given: Tensor, weight: Tensor) -> clipping_kernels.Form:
+    def form(self, given: Tensor, weight: Tensor) -> Form:
         """Of this convolution, over these maps."""
-        size, kernel = (given.shape[2], given.shape[3]), (weight.shape[2], weight.shape[3])
-        return clipping_kernels.Form(size, kernel, self.stride, self.padding)
+        return Form.of(given, weight, self.stride, self.padding)
 
 
 class LayeredLoss:
@@ -272,8 +273,8 @@ def _of_stage(stage: Stage, weight: Tensor, given: Tensor, slope: Tensor) -> dic
     if weight.ndim == 2:
         return {stage.weight: _Products(slope, given), **by_bias}
     kernel = (weight.shape[2], weight.shape[3])
-    if clipping_kernels.multiplies(slope):
-        rows, lengths = clipping_kernels.products(slope, given, stage.form(given, weight))
+    if convolutions.multiplies(slope):
+        rows, lengths = convolutions.products(slope, given, stage.form(given, weight))
         return {stage.weight: _Held(rows, (*kernel, given.shape[1]), lengths), **by_bias}
     lines = slope.flatten(2) if slope.is_cuda else slope.permute(0, 2, 3, 1).flatten(1, 2).transpose(1, 2)
     if given.is_cuda or given.shape[1] < 8:  # so few channels side by side are not worth it

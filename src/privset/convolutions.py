@@ -1,0 +1,320 @@
+"""Convolutions by kernels of our own, on a graphics card.
+
+Those of images, for one: with so few channels the library converts and pads more than it computes. And the gradient by
+the weight for each image by itself, which no library has.
+"""
+# pyright: reportMissingImports=false, reportPossiblyUnboundVariable=false, reportInvalidTypeForm=false
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # it comes with the builds of torch for graphics cards
+    triton: Any = None
+
+AVAILABLE = triton is not None
+Pair = tuple[int, int]
+BLOCK = 128
+"""Most rows and columns of a gradient that one program holds."""
+FEW = 32
+"""Most numbers of a patch of which a convolution is done one by one; of more, matrix units are faster."""
+
+
+def fits(values: Tensor) -> bool:
+    """Whether the kernels can be used where this tensor is."""
+    return AVAILABLE and values.is_cuda
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """How a convolution lies over its maps.
+
+    Args:
+        given: Shape of a map that comes in.
+        kernel: Of its weight.
+        stride: From place to place.
+        padding: Zeros around a map.
+    """
+
+    given: Pair
+    kernel: Pair
+    stride: Pair
+    padding: Pair
+
+    @classmethod
+    def of(cls, given: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> Form:
+        """That of a convolution of maps ``[n, c, h, w]`` with a weight ``[out, c, kh, kw]``."""
+        return cls((given.shape[2], given.shape[3]), (weight.shape[2], weight.shape[3]), stride, padding)
+
+    @property
+    def taps(self) -> int:
+        """Pixels of the kernel."""
+        return self.kernel[0] * self.kernel[1]
+
+    @property
+    def found(self) -> Pair:
+        """Shape of a map that goes out."""
+        high, wide = (
+            (size + 2 * pad - of) // by + 1
+            for size, pad, of, by in zip(self.given, self.padding, self.kernel, self.stride, strict=True)
+        )
+        return high, wide
+
+    def constants(self) -> dict[str, int]:
+        """By the names that the kernels know them by."""
+        (height, width), (high, wide) = self.given, self.found
+        return {
+            "height": height,
+            "width": width,
+            "high": high,
+            "wide": wide,
+            "kernel_high": self.kernel[0],
+            "kernel_wide": self.kernel[1],
+            "down": self.stride[0],
+            "right": self.stride[1],
+            "above": self.padding[0],
+            "before": self.padding[1],
+        }
+
+
+def of_images(given: Tensor, weight: Tensor) -> bool:
+    """Whether `convolve`, `by_given` and `by_weight` take these, and are worth it: few channels, float32, on a card."""
+    return fits(given) and given.dtype == weight.dtype == torch.float32 and weight[0].numel() <= FEW
+
+
+def convolve(given: Tensor, weight: Tensor, form: Form, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Images ``[n, c, h, w]``, weight ``[out, c, kh, kw]`` -> maps ``[n, out, h', w']``, of sums in float32."""
+    found = given.new_empty(len(given), len(weight), *form.found, dtype=dtype)
+    outs, places = 32, 256
+    grid = (len(given), triton.cdiv(form.found[0] * form.found[1], places), triton.cdiv(len(weight), outs))
+    with torch.cuda.device_of(given):
+        _convolve_kernel[grid](
+            given.contiguous(),
+            weight.contiguous(),
+            found,
+            len(weight),
+            channels=given.shape[1],
+            **form.constants(),
+            outs=outs,
+            places=places,
+            num_warps=4,
+        )
+    return found
+
+
+def by_given(slope: Tensor, weight: Tensor, form: Form) -> Tensor:
+    """From the slope by the maps ``[n, out, h', w']`` that by the images, in float32."""
+    found = slope.new_empty(len(slope), weight.shape[1], *form.given, dtype=torch.float32)
+    outs, pixels = 16, 256
+    grid = (len(slope), triton.cdiv(form.given[0] * form.given[1], pixels), weight.shape[1])
+    with torch.cuda.device_of(slope):
+        _by_given_kernel[grid](
+            slope.contiguous(),
+            weight.contiguous(),
+            found,
+            count=len(weight),
+            channels=weight.shape[1],
+            **form.constants(),
+            outs=outs,
+            pixels=pixels,
+            num_warps=4,
+        )
+    return found
+
+
+def by_weight(slope: Tensor, given: Tensor, form: Form) -> Tensor:
+    """From the slope by the maps that by the weight ``[out, c, kh, kw]``, in float32."""
+    rows, _ = products(slope, given, form, torch.float32)
+    return rows.sum(0).unflatten(1, (*form.kernel, given.shape[1])).permute(0, 3, 1, 2).contiguous()
+
+
+def multiplies(slope: Tensor) -> bool:
+    """Whether `products` is worth it: bfloat16, for which matrix units are fastest, on a card."""
+    return fits(slope) and slope.dtype == torch.bfloat16
+
+
+def products(slope: Tensor, given: Tensor, form: Form, dtype: torch.dtype = torch.bfloat16) -> tuple[Tensor, Tensor]:
+    """The gradient of each image by the weight of a convolution, and its squared length.
+
+    The length is that of the numbers written, not of those they were rounded from.
+
+    Args:
+        slope: Of the loss by what the convolution gave, ``[n, out, h', w']``.
+        given: What came in, ``[n, c, h, w]``.
+        form: Of the convolution.
+        dtype: Of the numbers that are written.
+
+    Returns:
+        Rows ``[n, out, kh kw c]``, and squares ``[n]`` in float64.
+    """
+    count, outs, channels = len(slope), slope.shape[1], given.shape[1]
+    columns = form.taps * channels
+    block = next((size for size in (BLOCK, 64, 32, 16) if channels % size == 0), None)
+    across = block or min(BLOCK, max(16, triton.next_power_of_2(columns)))
+    along = min(BLOCK, max(16, triton.next_power_of_2(outs)))
+    grid = (count, triton.cdiv(columns, across), triton.cdiv(outs, along))
+    rows = slope.new_empty(count, outs, columns, dtype=dtype)
+    squares = slope.new_empty(count, grid[1] * grid[2], dtype=torch.float64)
+    with torch.cuda.device_of(slope):
+        _products_kernel[grid](
+            slope.contiguous(),
+            given.contiguous(),
+            rows,
+            squares,
+            outs=outs,
+            channels=channels,
+            **form.constants(),
+            along=along,
+            across=across,
+            deep=64,
+            together=block is not None,
+            num_warps=4,
+            num_stages=2 if block else 1,  # measured
+        )
+    return rows, squares.sum(1)
+
+
+def _jit(function: Any) -> Any:
+    return triton.jit(function) if AVAILABLE else function
+
+
+@_jit
+def _convolve_kernel(
+    given,
+    weight,
+    found,
+    count,
+    channels: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    high: tl.constexpr,
+    wide: tl.constexpr,
+    kernel_high: tl.constexpr,
+    kernel_wide: tl.constexpr,
+    down: tl.constexpr,
+    right: tl.constexpr,
+    above: tl.constexpr,
+    before: tl.constexpr,
+    outs: tl.constexpr,
+    places: tl.constexpr,
+):
+    record = tl.program_id(0).to(tl.int64)
+    place = tl.program_id(1) * places + tl.arange(0, places)
+    out = tl.program_id(2) * outs + tl.arange(0, outs)
+    values = tl.zeros([outs, places], dtype=tl.float32)
+    for line in tl.static_range(channels * kernel_high * kernel_wide):
+        row = place // wide * down + line % (kernel_high * kernel_wide) // kernel_wide - above
+        column = place % wide * right + line % kernel_wide - before
+        inside = (place < high * wide) & (row >= 0) & (row < height) & (column >= 0) & (column < width)
+        pixel = (record * channels + line // (kernel_high * kernel_wide)) * (height * width) + row * width + column
+        shown = tl.load(given + pixel, mask=inside, other=0.0)
+        factor = tl.load(weight + out * (channels * kernel_high * kernel_wide) + line, mask=out < count, other=0.0)
+        values += factor[:, None] * shown[None, :]
+    at = (record * count + out[:, None]) * (high * wide) + place[None, :]
+    tl.store(found + at, values, mask=(out < count)[:, None] & (place < high * wide)[None, :])
+
+
+@_jit
+def _by_given_kernel(
+    slope,
+    weight,
+    found,
+    count: tl.constexpr,
+    channels: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    high: tl.constexpr,
+    wide: tl.constexpr,
+    kernel_high: tl.constexpr,
+    kernel_wide: tl.constexpr,
+    down: tl.constexpr,
+    right: tl.constexpr,
+    above: tl.constexpr,
+    before: tl.constexpr,
+    outs: tl.constexpr,
+    pixels: tl.constexpr,
+):
+    """Some pixels of one channel of one image: from every map, all places whose patch they are in."""
+    record, channel = tl.program_id(0).to(tl.int64), tl.program_id(2)
+    pixel = tl.program_id(1) * pixels + tl.arange(0, pixels)
+    values = tl.zeros([outs, pixels], dtype=tl.float32)
+    for first in range(0, count, outs):
+        out = first + tl.arange(0, outs)
+        for tap in tl.static_range(kernel_high * kernel_wide):
+            row, column = pixel // width + above - tap // kernel_wide, pixel % width + before - tap % kernel_wide
+            inside = (pixel < height * width) & (row >= 0) & (row < high * down) & (row % down == 0)
+            inside = inside & (column >= 0) & (column < wide * right) & (column % right == 0)
+            place = row // down * wide + column // right
+            at = (record * count + out[:, None]) * (high * wide) + place[None, :]
+            by = tl.load(slope + at, mask=(out < count)[:, None] & inside[None, :], other=0.0)
+            line = (out * channels + channel) * (kernel_high * kernel_wide) + tap
+            factor = tl.load(weight + line, mask=out < count, other=0.0)
+            values += factor[:, None] * by.to(tl.float32)
+    at = (record * channels + channel) * (height * width) + pixel
+    tl.store(found + at, tl.sum(values, axis=0), mask=pixel < height * width)
+
+
+@_jit
+def _products_kernel(
+    slope,
+    given,
+    rows,
+    squares,
+    outs: tl.constexpr,
+    channels: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    high: tl.constexpr,
+    wide: tl.constexpr,
+    kernel_high: tl.constexpr,
+    kernel_wide: tl.constexpr,
+    down: tl.constexpr,
+    right: tl.constexpr,
+    above: tl.constexpr,
+    before: tl.constexpr,
+    along: tl.constexpr,
+    across: tl.constexpr,
+    deep: tl.constexpr,
+    together: tl.constexpr,
+):
+    """A tile of one image's gradient; ``together``, if all its columns belong to the same pixel of the kernel."""
+    columns: tl.constexpr = kernel_high * kernel_wide * channels
+    record = tl.program_id(0).to(tl.int64)
+    out = tl.program_id(2) * along + tl.arange(0, along)
+    column = tl.program_id(1) * across + tl.arange(0, across)
+    channel = column % channels
+    found = tl.zeros([along, across], dtype=tl.float32)
+    for start in range(0, high * wide, deep):
+        place = start + tl.arange(0, deep)
+        row, left = place // wide * down - above, place % wide * right - before
+        if together:  # the same for all columns: a quarter of the work
+            tap = tl.program_id(1) * across // channels
+            row, left = row + tap // kernel_wide, left + tap % kernel_wide
+            seen = ((place < high * wide) & (row >= 0) & (row < height) & (left >= 0) & (left < width))[None, :]
+            pixel = channel[:, None] * (height * width) + (row * width + left)[None, :]
+        else:
+            tap = column // channels
+            rows_seen = row[None, :] + (tap // kernel_wide)[:, None]
+            left_seen = left[None, :] + (tap % kernel_wide)[:, None]
+            seen = (place < high * wide)[None, :] & (column < columns)[:, None]
+            seen = seen & (rows_seen >= 0) & (rows_seen < height) & (left_seen >= 0) & (left_seen < width)
+            pixel = channel[:, None] * (height * width) + rows_seen * width + left_seen
+        shown = tl.load(given + record * (channels * height * width) + pixel, mask=seen, other=0.0)
+        at = (record * outs + out[:, None]) * (high * wide) + place[None, :]
+        by = tl.load(slope + at, mask=(out < outs)[:, None] & (place < high * wide)[None, :], other=0.0)
+        found = tl.dot(by, tl.trans(shown.to(by.dtype)), found, input_precision="tf32x3")
+    held = found.to(rows.dtype.element_ty)
+    inside = (out < outs)[:, None] & (column < columns)[None, :]
+    tl.store(rows + (record * outs + out[:, None]) * columns + column[None, :], held, mask=inside)
+    exact = held.to(tl.float32)
+    lines = tl.sum(exact * exact, axis=1)  # in float32 along a line, in float64 from line to line
+    tile = tl.program_id(1) * tl.num_programs(2) + tl.program_id(2)
+    place = record * tl.num_programs(1) * tl.num_programs(2) + tile
+    tl.store(squares + place, tl.sum(lines.to(tl.float64), axis=0))

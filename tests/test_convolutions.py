@@ -1,0 +1,184 @@
+"""Kernels for convolutions, on a graphics card or in Triton's interpreter, against torch's own in float64."""
+# pyright: reportMissingImports=false
+
+import math
+import os
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from privset import convolutions
+from privset.convolutions import Form
+from privset.networks import ConvNet, fused, kernels
+from privset.networks.set_gradients import set_gradient
+
+INTERPRETED = convolutions.AVAILABLE and os.environ.get("TRITON_INTERPRET") == "1"
+RUNS = INTERPRETED or (convolutions.AVAILABLE and torch.cuda.is_available())
+CARD = "cuda" if torch.cuda.is_available() else "cpu"
+needs_kernels = pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
+
+FORMS = [
+    Form((13, 9), (3, 3), (1, 1), (1, 1)),
+    Form((9, 13), (5, 2), (2, 1), (0, 2)),
+    Form((2, 3), (3, 3), (1, 1), (1, 1)),
+]
+
+
+def random(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.fixture(autouse=True)
+def whole_interpreter(monkeypatch):
+    """Triton's interpreter multiplies the bits of bfloat16 as if they were numbers."""
+    if not INTERPRETED:
+        return
+    from triton import language as tl
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    multiply = InterpreterBuilder.create_dot
+
+    def widened(values):
+        if values.dtype.scalar != tl.bfloat16:
+            return values
+        return TensorHandle((values.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+    monkeypatch.setattr(
+        InterpreterBuilder, "create_dot", lambda self, a, b, *rest: multiply(self, widened(a), widened(b), *rest)
+    )
+
+
+def patches(given, form):
+    """``[n, c kh kw, places]``"""
+    return F.unfold(given, form.kernel, padding=form.padding, stride=form.stride)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form_knows_how_large_maps_come_out(form):
+    maps = F.conv2d(torch.zeros(1, 1, *form.given), torch.zeros(1, 1, *form.kernel), None, form.stride, form.padding)
+    assert form.found == tuple(maps.shape[2:])
+    assert form.taps == form.kernel[0] * form.kernel[1]
+
+
+@needs_kernels
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("channels", "outs"), [(1, 40), (3, 5)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 2**-7), (torch.float32, 1e-5)])  # digits are cut off
+def test_images_are_convolved_in_float32(form, channels, outs, dtype, tolerance):
+    images, weight = random(3, channels, *form.given), random(outs, channels, *form.kernel, seed=1)
+    strange = weight.flip(0).transpose(2, 3).contiguous().transpose(2, 3)  # does not lie row by row
+    for kernel in (weight, strange):
+        expected = F.conv2d(images, kernel, None, form.stride, form.padding)
+        found = convolutions.convolve(images.float().to(CARD), kernel.float().to(CARD), form, dtype).cpu()
+        assert found.dtype == dtype
+        torch.testing.assert_close(
+            found.double(), expected, rtol=tolerance, atol=1e-5
+        )  # the interpreter cuts digits off
+
+
+@needs_kernels
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("channels", "outs"),
+    [
+        (1, 20),
+        (3, 16),
+        (16, 130),
+        (48, 7),
+        (256, 33),
+    ],  # columns of several pixels of a kernel, and of one; several tiles
+)
+def test_gradients_are_products_of_slopes_and_patches_and_their_lengths_those_of_what_is_held(form, channels, outs):
+    slope, given = random(3, outs, *form.found).bfloat16(), random(3, channels, *form.given, seed=1).bfloat16()
+    slope[2] *= 1e-3
+    rows, squares = (part.cpu() for part in convolutions.products(slope.to(CARD), given.to(CARD), form))
+    exact = slope.double().flatten(2) @ patches(given.double(), form).transpose(1, 2)
+    expected = exact.unflatten(2, (channels, form.taps)).transpose(2, 3).flatten(2)
+    torch.testing.assert_close(rows.double(), expected, rtol=2**-7, atol=1e-4 * float(expected.abs().max()))
+    torch.testing.assert_close(squares, rows.double().square().sum((1, 2)), rtol=1e-6, atol=0.0)
+    assert float((squares / exact.square().sum((1, 2)) - 1).abs().max()) > 1e-6  # not of what they were rounded from
+
+
+@needs_kernels
+def test_a_record_whose_slope_is_not_finite_is_seen_and_alone():
+    form = FORMS[0]
+    slope, given = random(3, 16, *form.found).bfloat16(), random(3, 16, *form.given, seed=1).bfloat16()
+    slope[1, 3, 2, 2] = math.nan
+    rows, squares = convolutions.products(slope.to(CARD), given.to(CARD), form)
+    assert squares.isfinite().tolist() == [True, False, True]
+    assert bool(rows[[0, 2]].isfinite().all())
+
+
+@needs_kernels
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("channels", "outs"), [(1, 40), (3, 5)])
+def test_slopes_by_images_and_by_the_weight_are_those_of_torch(form, channels, outs):
+    images, weight = (
+        random(3, channels, *form.given).requires_grad_(),
+        random(outs, channels, *form.kernel, seed=1).requires_grad_(),
+    )
+    slope = random(3, outs, *form.found, seed=2)
+    expected = torch.autograd.grad(F.conv2d(images, weight, None, form.stride, form.padding), (images, weight), slope)
+    given, kernel, by = (values.detach().float().to(CARD) for values in (images, weight, slope))
+    strange = kernel.transpose(2, 3).contiguous().transpose(2, 3)  # does not lie row by row
+    found = convolutions.by_given(by, strange, form), convolutions.by_weight(by, given, form)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.dtype == torch.float32
+        assert ours.is_contiguous()
+        torch.testing.assert_close(ours.cpu().double(), theirs, rtol=1e-5, atol=1e-5 * float(theirs.abs().max()))
+    coarse = convolutions.by_weight(by.bfloat16(), given, form).cpu().double()
+    torch.testing.assert_close(coarse, expected[1], rtol=0.0, atol=0.02 * float(expected[1].abs().max()))
+
+
+@pytest.fixture
+def kernels_everywhere(monkeypatch):
+    """The interpreter has no card, so that all is taken for one that fits there."""
+    for module in (kernels, convolutions):
+        monkeypatch.setattr(module, "fits", lambda _: True)
+
+
+def network_and_images():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network = ConvNet((1, 12, 10), 3, width=4, depth=2)
+    return network.to(CARD), random(5, 1, 12, 10).float().to(CARD), torch.tensor([0, 1, 2, 0, 1], device=CARD)
+
+
+@needs_kernels
+@pytest.mark.parametrize("coarse", [False, True])
+def test_a_network_whose_first_block_convolves_images_has_the_same_gradients(coarse, kernels_everywhere):
+    network, images, labels = network_and_images()
+    weights = list(network.parameters())
+    plain = torch.autograd.grad(F.cross_entropy(network(images), labels), weights, allow_unused=True)
+    blocks = fused.fuse(network.features, first=True)  # as `fused` does on a card
+    with torch.autocast(CARD, torch.bfloat16, enabled=coarse):
+        loss = F.cross_entropy(network.head(blocks(images)), labels)
+    quick = torch.autograd.grad(loss, weights, allow_unused=True)
+    for ours, theirs in zip(quick, plain, strict=True):
+        if ours is not None and theirs is not None:  # of a bias before a norm there is none, or zeros
+            error = float((ours - theirs).norm() / theirs.norm().clamp_min(1e-3))
+            assert error < (0.1 if coarse else 1e-3)
+
+
+def test_a_block_of_a_network_that_is_not_the_first_convolves_as_torch_does(monkeypatch):
+    network, images, _ = network_and_images()
+    monkeypatch.setattr(convolutions, "fits", lambda _: pytest.fail("vmap would reach a kernel"))
+    fused.fuse(network.features)(images)
+
+
+@needs_kernels
+def test_the_gradient_of_a_set_and_its_slope_by_images_are_those_of_torch(kernels_everywhere, monkeypatch):
+    network, images, labels = network_and_images()
+    directions = [
+        random(*weight.shape, seed=number).float().to(CARD) if weight.ndim > 1 else None
+        for number, weight in enumerate(network.parameters())
+    ]
+    found = set_gradient(network, images, labels)
+    ours = [*found.weights, found.pull(directions)]
+    monkeypatch.setattr(convolutions, "fits", lambda _: False)
+    monkeypatch.setattr(kernels, "fits", lambda _: False)
+    plain = set_gradient(network, images, labels)
+    for one, other in zip(ours, [*plain.weights, plain.pull(directions)], strict=True):
+        torch.testing.assert_close(one, other, rtol=0.0, atol=2e-3 * float(other.abs().max()) + 1e-6)
