@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import re
@@ -131,12 +130,11 @@ def methods() -> str:
     rows = [["method", "makes", "how", "presets", "can measure once", "published in"]]
     rows.append(["---"] * len(rows[0]))
     for name, method in METHODS.items():
-        makes_sets = any(field.name == "per_class" for field in dataclasses.fields(method.config_type))
         page = ROOT / "docs" / "methods" / f"{name}.md"
         rows.append(
             [
                 f"[{name}]({name}.md)" if page.exists() else name,
-                "a set" if makes_sets else "a classifier",
+                method.makes,
                 method.summary,
                 ", ".join(f"`{preset}`" for preset in method.presets),
                 "yes" if issubclass(method, MeasuringMethod) else "no: it asks as it goes",

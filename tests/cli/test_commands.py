@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from privset.cli import main
+from privset.cli import console, main
 from privset.cli.arguments import DataArguments
 from privset.cli.generate import GenerateArguments
 from privset.evaluation import RECIPES
@@ -84,7 +84,18 @@ def test_datasets_and_methods_can_be_read_by_programs(call):
     _, out, _ = call("datasets", "--json")
     assert [entry["name"] for entry in json.loads(out)["datasets"]] == ["digits", "mnist", "fashion-mnist", "cifar10"]
     _, out, _ = call("methods", "--json")
-    assert "psg" in [entry["name"] for entry in json.loads(out)["methods"]]
+    found = {entry["name"]: (entry["makes"], entry["measures_once"]) for entry in json.loads(out)["methods"]}
+    assert found["moments"] == ("a set", True)
+    assert found["psg"] == ("a set", False)
+    assert found["dp-sgd"] == ("a classifier", False)
+
+
+def test_methods_says_what_each_makes_and_which_measure_once(call, monkeypatch):
+    monkeypatch.setattr(console.OUT, "width", 120)
+    _, out, _ = call("methods")
+    rows = [[cell.strip() for cell in line.split("│")[1:4]] for line in out.splitlines() if line.count("│") == 5]
+    assert ["dp-merf", "a set", "yes"] in rows
+    assert ["dp-sgd", "a classifier", "no"] in rows
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from privset import networks
 from privset.cli import console
 from privset.cli.arguments import parse
-from privset.methods import METHODS
+from privset.methods import METHODS, MeasuringMethod
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,8 @@ def methods(arguments: Sequence[str]) -> int:
         known = [
             {
                 "name": m.name,
+                "makes": m.makes,
+                "measures_once": issubclass(m, MeasuringMethod),
                 "summary": m.summary,
                 "reference": m.reference,
                 "presets": list(m.presets),
@@ -35,8 +37,10 @@ def methods(arguments: Sequence[str]) -> int:
         ]
         console.show_json({"methods": known, "networks": list(networks.CLASSIFIERS)})
         return 0
-    rows = [[m.name, ", ".join(m.presets), m.summary, m.reference] for m in METHODS.values()]
-    console.show_table(["name", "presets", "what it does", "published in"], rows)
+    rows = [[m.name, m.makes, "yes" if issubclass(m, MeasuringMethod) else "no", m.summary] for m in METHODS.values()]
+    console.show_table(["name", "makes", "can measure once", "what it does"], rows)
+    rows = [[m.name, ", ".join(m.presets), m.reference] for m in METHODS.values()]
+    console.show_table(["name", "presets", "published in"], rows)
     for method in METHODS.values():
         if method.claims:
             console.show(f"{method.name}: {method.claims}")

@@ -68,6 +68,8 @@ class Method(abc.ABC, Generic[Config]):
     """As typed on the command line."""
     summary: ClassVar[str]
     """One line for `privset methods`."""
+    makes: ClassVar[str]
+    """What is published: a set, or a classifier."""
     reference: ClassVar[str]
     """Where it was published."""
     config_type: ClassVar[type[MethodConfig]]
@@ -125,6 +127,8 @@ class Method(abc.ABC, Generic[Config]):
 
 class SetMethod(Method[Config]):
     """A method that makes a synthetic set."""
+
+    makes = "a set"
 
     @property
     def generator_form(self) -> GeneratorForm | None:

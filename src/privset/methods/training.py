@@ -69,6 +69,8 @@ class Trained:
 class TrainingMethod(Method[Config]):
     """A method that trains a classifier, which is released itself: it is the limit that sets are compared with."""
 
+    makes = "a classifier"
+
     @property
     @abc.abstractmethod
     def architecture(self) -> Architecture:
