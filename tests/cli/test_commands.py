@@ -224,6 +224,15 @@ def test_a_changed_release_fails_with_1(call, release, tmp_path):
     assert "NOT what it claims to be" in out
 
 
+def test_verify_shows_the_seal_whole_and_in_one_line_where_there_is_little_room(call, release, monkeypatch):
+    seal = json.loads((release / "certificate.json").read_bytes())["seal"]
+    monkeypatch.setattr(console.OUT, "width", 60)
+    code, out, _ = call("verify", release)
+    assert code == 0
+    assert f"Seal of the certificate: {seal}" in out.splitlines()
+    assert "…" not in out
+
+
 def test_evaluation_refuses_data_the_release_was_not_made_for(call, release, tmp_path):
     rng = np.random.default_rng(0)
     path = tmp_path / "other.npz"

@@ -20,7 +20,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from privset.observer import Observer
@@ -49,8 +49,9 @@ def show_json(value: Any) -> None:
 
 
 def show_table(columns: list[str], rows: list[list[str]], title: str | None = None) -> None:
-    """A table for reading, not for parsing."""
-    table = Table(*columns, title=title, title_justify="left", header_style="bold")
+    """A table for reading, not for parsing; where it is too wide, long words go on below, and none is cut."""
+    folded = (Column(name, overflow="fold") for name in columns)
+    table = Table(*folded, title=title, title_justify="left", header_style="bold")
     for row in rows:
         table.add_row(*row)
     OUT.print(table, markup=False)

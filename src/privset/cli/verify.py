@@ -43,6 +43,7 @@ def verify(arguments: Sequence[str]) -> int:
         console.show_table(["", "check", "found"], rows)
         if outcome.ok and outcome.certificate is not None:
             console.show(outcome.certificate.statement)
+            console.show(f"Seal of the certificate: {outcome.certificate.seal}")
         else:
             console.show(f"{parsed.release} is NOT what it claims to be: {len(outcome.failures)} check(s) failed.")
     return 0 if outcome.ok else 1
