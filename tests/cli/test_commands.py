@@ -199,6 +199,7 @@ def test_a_classifier_from_plan_to_evaluation(call, tmp_path):
     assert "a classifier, of 3,250 weights" in said
     for more, sentence in (
         (["--recipe", "quick"], "tested as it is; leave out --recipe"),
+        (["--classifier", "convnet", "--runs=3"], "tested as it is; leave out --classifier, --runs"),  # the defaults
         (["--beside", "noise"], "no images that noise could stand in for"),
     ):
         code, _, error = call("evaluate", str(out), "--data", "digits", *more)

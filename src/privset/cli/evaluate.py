@@ -62,7 +62,7 @@ def evaluate(arguments: Sequence[str]) -> int:
     release = load_published(parsed.release)
     settings = {name: getattr(parsed, name) for name in _TRAINING}
     if isinstance(release, ClassifierRelease):
-        _check_as_trained(parsed)
+        _check_as_trained(parsed, arguments)
     _check_curve(parsed, release)
     with console.Bars() as bars:
         dataset = parsed.reading.load(parsed.data, bars)
@@ -110,12 +110,15 @@ _WORDS = {
 }
 
 
-def _check_as_trained(parsed: EvaluateArguments) -> None:
-    """Refuse what says how to train, for a classifier that is tested as it is, unless real data is to be trained on."""
+def _check_as_trained(parsed: EvaluateArguments, arguments: Sequence[str]) -> None:
+    """Refuse what says how to train, for a classifier that is tested as it is, unless real data is to be trained on.
+
+    Also where a default is typed: whoever types it means it.
+    """
     if "noise" in parsed.beside:
         raise ConfigError(f"{parsed.release} holds a classifier, and no images that noise could stand in for")
-    defaults = {field.name: field.default for field in dataclasses.fields(EvaluateArguments)}
-    given = [f"--{name}" for name in _TRAINING if getattr(parsed, name) != defaults[name]]
+    typed = {word.partition("=")[0] for word in arguments}
+    given = [f"--{name}" for name in _TRAINING if f"--{name}" in typed]
     if given and "real" not in parsed.beside:
         raise ConfigError(
             f"{parsed.release} holds a classifier, which is tested as it is; leave out {', '.join(given)}"
