@@ -51,7 +51,10 @@ class Killer(Observer):
 
 class Counter(Observer):
     def __init__(self):
-        self.steps = {}
+        self.steps, self.folders = {}, []
+
+    def going_on(self, folder):
+        self.folders.append(folder)
 
     def phase(self, name, total):
         self.now = name
@@ -173,6 +176,7 @@ def test_generating_goes_on_where_it_was_killed(tmp_path, phase, step):
     kill(lambda **options: run(out, **options), phase, step)
     counter = Counter()
     assert run(out, observer=counter).set.digest() == whole.set.digest()
+    assert counter.folders == [folder_beside(out)]
     if phase == "distilling":
         assert counter.steps["distilling"][0] == step  # not done again
     assert verify(out).ok
@@ -214,10 +218,12 @@ def test_another_run_in_the_same_place_is_refused(tmp_path, change, words):
     before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if path.is_file())
     asked = usual | change
     data = asked.pop("data", data)
+    counter = Counter()
     with pytest.raises(ReleaseError) as found:
-        measure(data, out=out, **asked)
+        measure(data, out=out, observer=counter, **asked)
     assert words in str(found.value)
     assert "stays in" in str(found.value)
+    assert counter.folders == []
     with pytest.raises(ReleaseError, match="command was measure and is generate"):
         generate(dataset(), out=out, **usual)
     after = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if path.is_file())

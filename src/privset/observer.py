@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Tensor
 
 
@@ -42,6 +44,9 @@ class Observer:
     def spent(self, epsilon: float, budget: float) -> None:
         """All charges so far cost ``epsilon`` of ``budget``; what they paid for may be asked from now on."""
 
+    def going_on(self, folder: Path) -> None:
+        """The run takes up one that was stopped and left its work in ``folder``; what that paid for is not charged."""
+
     def show(self, look: Callable[[], Glimpse]) -> None:
         """The set has changed, and ``look`` shows it; called at every step, so look now and then only.
 
@@ -71,6 +76,11 @@ class Observers(Observer):
         """Tell all of them."""
         for observer in self._observers:
             observer.spent(epsilon, budget)
+
+    def going_on(self, folder: Path) -> None:
+        """Tell all of them."""
+        for observer in self._observers:
+            observer.going_on(folder)
 
     def show(self, look: Callable[[], Glimpse]) -> None:
         """Let all of them look."""

@@ -276,6 +276,7 @@ class _Job:
             ledger, standing, noise = go_on(
                 self.planned.budget, work.ledger, work.folder, self.noise, work.words, self.observer
             )
+            self.tell(work)
             yield _Asking(curator=self.curator(ledger, noise, standing=standing), ledger=ledger, standing=standing)
 
     def curator(self, ledger: Ledger, noise: NoiseSource | None = None, **options: Any) -> Curator:
@@ -293,8 +294,14 @@ class _Job:
     def measure(self, method: MeasuringMethod[Any], work: Unfinished) -> tuple[Measured[Any], Ledger]:
         """Ask what has not been answered yet; what has is taken from the work folder."""
         ledger, kept = take_up(self.planned.budget, work.ledger, work.folder, self.observer)
+        self.tell(work)
         curator = self.curator(ledger, kept=kept)
         return method.measure(curator, self.planned, execution=self.execution, observer=self.observer), ledger
+
+    def tell(self, work: Unfinished) -> None:
+        """Say that a run is taken up, now that nothing of what it left is refused any more."""
+        if work.taken_up:
+            self.observer.going_on(work.folder)
 
     def identity(self, command: str) -> dict[str, Any]:
         """Everything that a run which takes this one up again must have in common with it."""

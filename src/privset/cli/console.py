@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -113,6 +114,10 @@ class Bars(Observer):
     def spent(self, epsilon: float, budget: float) -> None:
         """Note it, rounded up."""
         self.note("budget", f"epsilon {rounded_up(epsilon)} of {budget:g} spent")
+
+    def going_on(self, folder: Path) -> None:
+        """Say so, in a line that stays."""
+        warn(f"Going on from {folder}: what that paid for is not charged again.")
 
     def note(self, about: str, text: str) -> None:
         """Keep a line in sight until something else is noted about the same."""

@@ -19,7 +19,6 @@ from privset.data.records import Dataset
 from privset.methods import Execution, Method, TrainingMethod, require_measuring, require_snapshots
 from privset.privacy import NoiseSource, Tally
 from privset.release import Certificate, ClassifierRelease, Release, StatisticsRelease
-from privset.release.unfinished import folder_beside
 
 Made = TypeVar("Made")
 
@@ -76,8 +75,6 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
             planned = require_snapshots(method).with_snapshots(planned, parsed.snapshots)
         if not parsed.json:
             console.show(describe(planned, measuring=measuring))
-            if (work := folder_beside(parsed.out)).exists():
-                console.show(f"Going on from {work}, if it is the same run: what that paid for is not charged again.")
         with watched(bars, parsed.out, dataset.facts, parsed.tensorboard) as observer:
             release = make(
                 dataset,

@@ -47,6 +47,9 @@ class Unfinished:
         out: The release that is being made.
         run: What the run is, as JSON has it; one that is something else is refused.
 
+    Attributes:
+        taken_up: Once entered, whether the same run was stopped before and left its work here.
+
     Raises:
         InUseError: On entering: another process is at it.
         ReleaseError: On entering: another run left its work here, or nothing can be kept.
@@ -57,6 +60,7 @@ class Unfinished:
         self.checkpoint = _FileCheckpoint(self.folder / _STATE)
         self._run = json.loads(json.dumps(run, allow_nan=False))
         self._handle = -1
+        self.taken_up = False
 
     @property
     def words(self) -> str:
@@ -126,6 +130,7 @@ class Unfinished:
                 f"the command of that run to go on with it, or choose another --out. To give it up, delete the folder"
                 f"{stay}."
             )
+        self.taken_up = True
 
     def _leave(self) -> bool:
         """Let go of the folder; False, and no folder, if there is nothing in it to take up."""
