@@ -6,7 +6,7 @@ import dataclasses
 import io
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -30,6 +30,7 @@ _GREY_MODES = ("1", "L", "LA")
 _EIGHT_BIT_MODES = (*_GREY_MODES, "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV")
 _ORIENTATION = 0x0112
 _BLOCK = 512
+_NAMED = 5
 
 _Result = TypeVar("_Result")
 
@@ -158,10 +159,45 @@ def decode(
 def _map(
     function: Callable[[Encoded], _Result], items: Iterable[Encoded], observer: Observer
 ) -> Iterator[tuple[Encoded, _Result]]:
-    """``function`` of each item, in order, on a few threads; the first bad item in order is raised."""
-    waiting = iter(items)
+    """``function`` of each item, in order, on a few threads; from a bad one on, only more of them are looked for.
+
+    Raises:
+        DataError: At the end, if any were bad: the first of them, and how many there are.
+    """
+
+    def attempt(item: Encoded) -> _Result | DataError:
+        try:
+            return function(item)
+        except DataError as error:
+            return error
+
+    waiting, bad, count = iter(items), [], 0
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         # In blocks: the pool would otherwise queue every file of a large folder before the first is done.
         while block := list(itertools.islice(waiting, _BLOCK)):
-            yield from zip(block, pool.map(function, block), strict=True)
+            for item, found in zip(block, pool.map(attempt, block), strict=True):
+                if isinstance(found, DataError):
+                    count += 1
+                    bad += [found] if count <= _NAMED else []  # an error holds on to its image
+                elif not bad:
+                    yield item, found
             observer.step(len(block))
+    if bad:
+        raise several(bad, count)
+
+
+def several(bad: Sequence[DataError], count: int) -> DataError:
+    """One error for all that is wrong with ``count`` files: the first few in words.
+
+    >>> print(several([DataError(f"{name}.png: the file is empty") for name in "abcde"], 7))
+    7 files cannot be used, of which these are the first:
+      a.png: the file is empty
+      b.png: the file is empty
+      c.png: the file is empty
+      d.png: the file is empty
+      e.png: the file is empty
+    """
+    if count == 1:
+        return bad[0]
+    which = ", of which these are the first" if count > _NAMED else ""
+    return DataError("\n  ".join([f"{count:,} files cannot be used{which}:", *map(str, bad[:_NAMED])]))

@@ -181,6 +181,30 @@ def test_bad_files(tree: ImageTree, name: str, content: bytes, message: str, opt
         load(root, **options)
 
 
+@pytest.mark.parametrize("options", [{}, {"size": 8, "channels": 1}])
+def test_the_first_few_bad_files_are_named_and_all_are_counted(tree: ImageTree, options: dict[str, Any]) -> None:
+    root = tree({"cat": [_grey()], "dog": [_grey()]})
+    for number in range(4):
+        (root / "cat" / f"{number}.png").write_bytes(b"")
+        (root / "dog" / f"{number}.png").write_bytes(b"not an image")
+    with pytest.raises(DataError, match="8 files cannot be used") as found:
+        load(root, **options)
+    first, *lines = str(found.value).splitlines()
+    assert first.endswith("these are the first:")
+    assert [line.split(": ")[0].strip().removeprefix(f"{root}/") for line in lines] == [
+        *(f"cat/{number}.png" for number in range(4)),
+        "dog/0.png",
+    ]
+
+
+def test_files_of_other_kinds_are_named_together(tree: ImageTree) -> None:
+    root = tree({"cat": [_grey()], "dog": [_grey()]})
+    for name in ("a.gif", "b.txt"):
+        (root / "cat" / name).write_bytes(b"hello")
+    with pytest.raises(DataError, match=r"2 files cannot be used:\n.*cat/a.gif: not a PNG.*\n.*cat/b.txt: not a PNG"):
+        load(root)
+
+
 def test_truncated_file(tree: ImageTree, pixels: np.ndarray) -> None:
     root = tree({"cat": [pixels[0]], "dog": [pixels[1]]})
     file = root / "dog" / "000.png"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from privset.data.encoded import SUFFIXES, Encoded, decode, survey
+from privset.data.encoded import SUFFIXES, Encoded, decode, several, survey
 from privset.data.options import ReadingOptions
 from privset.data.outline import Outline, check_classes
 from privset.data.records import Records
@@ -131,6 +131,7 @@ def _classes(root: Path) -> dict[str, list[Path]]:
 
 def _images(folder: Path) -> list[Path]:
     files: list[Path] = []
+    others: list[DataError] = []
     for entry in _entries(folder):
         path = folder / entry.name
         if entry.is_dir():
@@ -139,8 +140,10 @@ def _images(folder: Path) -> list[Path]:
                 "are named train and test)"
             )
         if not entry.name.lower().endswith(SUFFIXES):
-            raise DataError(f"{path}: not a PNG or JPEG file; remove it, or convert it if it is an image")
+            others.append(DataError(f"{path}: not a PNG or JPEG file; remove it, or convert it if it is an image"))
         files.append(path)
+    if others:
+        raise several(others, len(others))
     if not files:
         raise DataError(f"{folder}: the class folder is empty; add images or remove it")
     return files
