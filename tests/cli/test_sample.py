@@ -68,12 +68,22 @@ def test_what_cannot_be_drawn_is_refused_with_a_sentence(call, release, tmp_path
 
 
 @pytest.mark.parametrize("release", ["dp-merf"], indirect=True)
-def test_a_release_without_a_generator_is_refused_with_what_to_do(call, release, tmp_path):
+def test_a_set_that_was_drawn_is_refused_with_where_to_draw_from(call, release, tmp_path):
     assert call("sample", release, "--per-class", 1, "--out", tmp_path / "drawn")[0] == 0
     code, _, err = call("sample", tmp_path / "drawn", "--out", tmp_path / "more")
     assert code == 2
+    seal = json.loads((release / "certificate.json").read_bytes())["seal"]
+    assert "was itself drawn from a generator, and does not hold it" in err
+    assert f"whose certificate has the seal {seal}" in err
+
+
+def test_a_release_whose_generator_was_not_published_is_refused_with_why(call, tmp_path):
+    words = ["--method", "dp-merf", "--steps", 2, "--waves", 8, "--per-class", 1, "--epsilon", 2]
+    assert call("generate", "digits", *words, "--no-publish-generator", "--out", tmp_path / "set")[0] == 0
+    code, _, err = call("sample", tmp_path / "set", "--out", tmp_path / "more")
+    assert code == 2
     assert "holds no generator" in err
-    assert "psg-prior" in err
+    assert "made with --no-publish-generator" in err
 
 
 def test_the_generator_of_a_distilled_set_carries_the_guarantee_of_the_statistics(call, tmp_path):

@@ -11,7 +11,7 @@ from privset.errors import ConfigError, ReleaseError
 from privset.methods import METHODS, Execution, Method, SetConfig
 from privset.release import configuration
 from privset.release.artefact import Release
-from privset.release.certificate import LEDGER_FILE
+from privset.release.certificate import LEDGER_FILE, Certificate
 from privset.release.issuing import certify_drawn
 from privset.release.loading import load
 from privset.release.saving import save
@@ -50,11 +50,7 @@ def sample(
     require_verified(folder, "drawn from it")
     source = load(folder)
     if source.generator is None:
-        able = ", ".join(name for name, method in METHODS.items() if "publish_generator" in _settings(method))
-        raise ReleaseError(
-            f"{folder} holds no generator, so no more images can be drawn from it; give a release that was made by a "
-            f"method that publishes one ({able})"
-        )
+        raise ReleaseError(_without_generator(folder, source.certificate))
     drawn = source.generator.draw(per_class=per_class, seed=seed, device=(execution or Execution()).device)
     made = SyntheticSet.from_synthesis(
         dataclasses.replace(drawn, keep_floats=source.set.keeps_floats), source.set.facts
@@ -73,6 +69,25 @@ def _check(per_class: int, seed: int) -> None:
         if type(value) is not int:
             raise ConfigError(f"{name} must be a whole number, not {value!r}")
     SetConfig(per_class=per_class, seed=seed)
+
+
+def _without_generator(folder: Path, certificate: Certificate) -> str:
+    """What to do where there is none to draw from."""
+    if certificate.drawn is not None:
+        return (
+            f"{folder} was itself drawn from a generator, and does not hold it; draw from the release that does, whose "
+            f"certificate has the seal {certificate.drawn.certificate}"
+        )
+    if certificate.configuration.get("publish_generator") is False:
+        return (
+            f"{folder} holds no generator, so no more images can be drawn from it: it was made with "
+            "--no-publish-generator, and its generator was not kept"
+        )
+    able = ", ".join(name for name, method in METHODS.items() if "publish_generator" in _settings(method))
+    return (
+        f"{folder} holds no generator, so no more images can be drawn from it; give a release that was made by a "
+        f"method that publishes one ({able})"
+    )
 
 
 def _settings(method: type[Method[Any]]) -> set[str]:
