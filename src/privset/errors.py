@@ -17,6 +17,10 @@ class BudgetError(PrivsetError):
     """A budget that cannot be met, or a question that would pass it; nothing was answered."""
 
 
+class UnaffordableError(BudgetError):
+    """A budget that would need so much noise that nothing could be heard of the records."""
+
+
 class ReleaseError(PrivsetError):
     """A release folder that cannot be written, read or believed."""
 

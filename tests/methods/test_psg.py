@@ -232,7 +232,7 @@ def test_a_given_noise_multiplier_is_taken_or_refused():
 
 def test_more_questions_than_can_be_paid_for_are_refused():
     config = PsgConfig.paper(per_class=10)
-    with pytest.raises(BudgetError, match="100,000 questions cannot be paid for"):
+    with pytest.raises(BudgetError, match=r"100,000 question\(s\) cannot be paid for"):
         Psg(config).plan(facts_for(1000), PrivacyBudget(epsilon=0.5))
 
 

@@ -122,6 +122,7 @@ class DpCgan(SetMethod[DpCganConfig]):
         "small": lambda per_class, _: DpCganConfig.small(per_class=per_class),
     }
     """``standard``: as published, calibrated noise; ``paper``: the published noise too; ``small``: few records."""
+    paced_by = ("steps",)
     resumable = True
     claims = (
         "the published noise is claimed to cost epsilon 9.6 on 60,000 records; proven is 9.62 with one clip norm over "

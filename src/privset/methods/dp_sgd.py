@@ -103,6 +103,7 @@ class DpSgd(TrainingMethod[DpSgdConfig]):
         "small": lambda *_: DpSgdConfig.small(),
     }
     """``strong``: everyone in each step, on scattering; two of a ConvNet; ``small``: for few records."""
+    paced_by = ("epochs",)
     resumable = True
 
     @property

@@ -77,6 +77,8 @@ class Method(abc.ABC, Generic[Config]):
     """By name: its settings, of the images a class (if it makes a set) and epsilon. `preset_for` says the default."""
     claims: ClassVar[str] = ""
     """What the original analysis claims for the published settings, and what is proven for them; "" if they agree."""
+    paced_by: ClassVar[tuple[str, ...]] = ()
+    """Settings that say how many questions are asked, if fewer of them would each get less noise."""
     resumable: ClassVar[bool] = False
     """Whether a run that was stopped can go on: it measures first, or keeps its state in ``curator.checkpoint``."""
     keeps_snapshots: ClassVar[bool] = False

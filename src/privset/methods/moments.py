@@ -30,7 +30,7 @@ from privset.networks.features import RandomFeatures, look, random_views
 from privset.networks.precision import tensor_cores
 from privset.networks.stacking import Stack
 from privset.observer import Glimpse, Observer
-from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion, calibrate
+from privset.privacy import Curator, GaussianEvent, PrivacyBudget, TotalQuestion
 from privset.recording import recorded, sent
 
 _DROWNED = 100
@@ -125,14 +125,12 @@ class Moments(MeasuringMethod[MomentsConfig]):
 
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """One question for the class sizes, and for each network one for the centre and one for the class sums."""
-        budget.check_size(facts.size)
         counts = (1, self.config.networks, self.config.networks)
 
         def events(noise: float) -> tuple[GaussianEvent, ...]:
             return tuple(q.event(n) for q, n in zip(self._questions(noise), counts, strict=True))
 
-        noise = calibrate(events, budget, most=facts.size / len(facts.classes))
-        return Plan.make(self, facts, budget, noise, events(noise))
+        return Plan.calibrated(self, facts, budget, events, given=None, most=facts.size / len(facts.classes))
 
     def caution(self, facts: PublicFacts, noise_multiplier: float) -> str | None:
         """That classes are too small for the noise, by experience."""

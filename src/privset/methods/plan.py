@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from privset.errors import BudgetError
+from privset.errors import BudgetError, ConfigError, UnaffordableError
 from privset.facts import PublicFacts
 from privset.methods.claim import Claim
 from privset.methods.settings import MethodConfig, require
@@ -99,7 +100,11 @@ class Plan:
         """
         budget.check_size(facts.size)
         require(given is None or budget.private, "without privacy there is no noise; leave noise-multiplier out")
-        noise = calibrate(events, budget, most=most) if given is None else given
+        try:
+            noise = calibrate(events, budget, most=most) if given is None else given
+        except UnaffordableError as error:
+            words = [str(error), *_instead(method, facts, budget, events(1.0), most)]
+            raise UnaffordableError(" ".join(words)) from error
         return cls.make(method, facts, budget, noise, events(noise))
 
     @property
@@ -135,3 +140,32 @@ class Plan:
             "events": [event.to_json() for event in self.events],
             "settings": dataclasses.asdict(self.config),
         }
+
+
+def _instead(
+    method: Method[Any], facts: PublicFacts, budget: PrivacyBudget, events: tuple[GaussianEvent, ...], most: float
+) -> list[str]:
+    """What else to do about a budget that does not pay for ``events``, a sentence each."""
+    everyone = all(event.sampling_rate == 1 for event in events)
+    words = ["Fewer classes would help, too."] if everyone and most < facts.size else []  # only a class's records count
+    if method.paced_by:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in method.paced_by)
+        presets = presets_that_ask_fewer(method, facts, budget, sum(event.count for event in events))
+        sampled = "" if everyone else ", or questions to more records at a time"
+        words.append(f"Fewer questions would help, too ({options}){sampled}; {presets}.")
+    return words
+
+
+def presets_that_ask_fewer(method: Method[Any], facts: PublicFacts, budget: PrivacyBudget, questions: int) -> str:
+    """In a few words, which of the method's presets ask fewer than so many questions.
+
+    Presets that give the noise instead of having it calibrated are left out.
+    """
+    without_end = dataclasses.replace(budget, epsilon=float("inf"))  # plans are quick where no noise is sought
+    found = []
+    for name in method.presets:
+        config = method.preset(name, per_class=getattr(method.config, "per_class", 1), epsilon=budget.epsilon)
+        with contextlib.suppress(ConfigError):
+            if type(method)(config).plan(facts, without_end).questions < questions:
+                found.append(name)
+    return f"--preset {' or '.join(found)} asks fewer" if found else f"no preset of {method.name} asks fewer"

@@ -155,6 +155,7 @@ Config = TypeVar("Config", bound=MatchingConfig)
 class GradientMatching(SetMethod[Config]):
     """Learns something that makes images, by matching the gradients these give many networks."""
 
+    paced_by = ("runs", "outer_steps", "batches_per_step")
     resumable = True
     keeps_snapshots = True
 

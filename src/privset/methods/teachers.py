@@ -25,7 +25,7 @@ from privset.facts import PublicFacts, scale
 from privset.methods.descent import Adam
 from privset.methods.drawing import drawn, glimpse
 from privset.methods.method import Execution, SetMethod, Synthesis
-from privset.methods.plan import Plan
+from privset.methods.plan import Plan, presets_that_ask_fewer
 from privset.methods.settings import SetConfig, require, require_at_least_one, require_generator, require_shards
 from privset.networks.adversaries import ConditionalDiscriminator
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
@@ -150,10 +150,11 @@ class TeacherMethod(SetMethod[Config]):
             events = self._events(facts, noise, steps)
             sigma, teachers = noise * self._questions(facts, 1.0)[0].sensitivity, config.teachers_for(facts)
             if sigma > teachers * math.sqrt(steps):  # not even what all agree on, in every step, would be heard
+                presets = presets_that_ask_fewer(self, facts, budget, sum(event.count for event in events))
                 raise BudgetError(
                     f"{steps:,} steps cannot be paid for with epsilon {budget.epsilon:g}: a sum of {teachers:,} votes "
-                    f"would carry noise {sigma:.3g}. Take fewer steps, ask about fewer images, or raise epsilon; a "
-                    "smaller --preset may do."
+                    f"would carry noise {sigma:.3g}. Raise epsilon, give more records, take fewer steps (--steps), or "
+                    f"ask about fewer images (--images); {presets}."
                 )
         return Plan.make(self, facts, budget, noise, events)
 

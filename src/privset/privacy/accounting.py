@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from privset.errors import BudgetError
+from privset.errors import BudgetError, UnaffordableError
 from privset.privacy.budget import Accountant, PrivacyBudget
 
 PLD_INTERVAL = 1e-4
@@ -255,6 +255,9 @@ def calibrate(
 
     Returns:
         A noise multiplier whose events cost at most ``budget.epsilon``: the bound is checked, not assumed.
+
+    Raises:
+        UnaffordableError: That would be more than ``most``.
     """
     if not budget.private:
         return 0.0
@@ -269,10 +272,10 @@ def calibrate(
 
 def _unaffordable(events: Iterable[GaussianEvent], budget: PrivacyBudget, noise: float, most: float) -> BudgetError:
     questions = sum(event.count for event in events)
-    return BudgetError(
-        f"{questions:,} questions cannot be paid for with epsilon {budget.epsilon:g}: each answer would carry noise "
-        f"{noise:.3g} times one record's part, and only {most:.0f} records take part. Ask fewer questions, of more "
-        "records at a time, or raise epsilon; a --preset that asks fewer may do."
+    return UnaffordableError(
+        f"{questions:,} question(s) cannot be paid for with epsilon {budget.epsilon:g}: each answer would carry noise "
+        f"{noise:.3g} times one record's part, and only {most:.0f} records take part. Raise epsilon, or give more "
+        "records."
     )
 
 
