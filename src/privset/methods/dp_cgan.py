@@ -16,6 +16,7 @@ import torch.nn.functional as F  # noqa: N812 - the name torch's own documentati
 from torch import Tensor
 
 from privset.facts import PublicFacts, pixel_range
+from privset.methods.caution import few_records
 from privset.methods.checkpoint import Stages
 from privset.methods.claim import Claim, classic_epsilon
 from privset.methods.descent import Adam
@@ -139,6 +140,11 @@ class DpCgan(SetMethod[DpCganConfig]):
 
         given = config.noise_multiplier
         return Plan.calibrated(self, facts, budget, events, given=given, most=rate * facts.size)
+
+    def caution(self, facts: PublicFacts, noise_multiplier: float, events: tuple[GaussianEvent, ...]) -> str | None:  # noqa: ARG002
+        """That the noise is longer than what the records can add to the answers."""
+        inputs = math.prod(facts.shape) + len(facts.classes)
+        return few_records(facts.size, (inputs + 2) * self.config.width + 1, events[0])
 
     def claim(self, facts: PublicFacts, events: tuple[GaussianEvent, ...], delta: float) -> Claim:  # noqa: ARG002
         """The published accounting, for this noise: the accountant is handed the noise times the clip norm."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from privset.facts import PublicFacts, pixel_range
+from privset.methods.caution import few_records
 from privset.methods.checkpoint import Checkpoint, Stages
 from privset.methods.claim import REPLACE, Claim
 from privset.methods.descent import Adam
@@ -123,6 +124,11 @@ class DpMerf(MeasuringMethod[DpMerfConfig]):
 
         given = self.config.noise_multiplier
         return Plan.calibrated(self, facts, budget, events, given=given, most=facts.size / len(facts.classes))
+
+    def caution(self, facts: PublicFacts, noise_multiplier: float, events: tuple[GaussianEvent, ...]) -> str | None:  # noqa: ARG002
+        """That the noise is longer than what the records of a class can add to its answer."""
+        _, numbers = self.shapes(facts)["embedding_sums"]
+        return few_records(facts.size / len(facts.classes), numbers, events[0], by_class=True)
 
     def claim(self, facts: PublicFacts, events: tuple[GaussianEvent, ...], delta: float) -> Claim:  # noqa: ARG002
         """The published analysis: replacing a record moves the sum by 2, RDP of one answer, conversion of Mironov 2017.

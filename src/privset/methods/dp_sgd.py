@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from privset.facts import PublicFacts
+from privset.methods.caution import few_records
 from privset.methods.checkpoint import Stages
 from privset.methods.method import Execution
 from privset.methods.plan import Plan
@@ -125,6 +126,10 @@ class DpSgd(TrainingMethod[DpSgdConfig]):
 
         given = config.noise_multiplier
         return Plan.calibrated(self, facts, budget, events, given=given, most=rate * facts.size)
+
+    def caution(self, facts: PublicFacts, noise_multiplier: float, events: tuple[GaussianEvent, ...]) -> str | None:  # noqa: ARG002
+        """That the noise is longer than what the records can add to the answers."""
+        return few_records(facts.size, sum(map(math.prod, self.architecture.shapes(facts).values())), events[0])
 
     def _train(
         self,

@@ -103,7 +103,12 @@ class Method(abc.ABC, Generic[Config]):
     def plan(self, facts: PublicFacts, budget: PrivacyBudget) -> Plan:
         """Calibrate the noise for these public facts; reads no record."""
 
-    def caution(self, facts: PublicFacts, noise_multiplier: float) -> str | None:  # noqa: ARG002 - for some methods
+    def caution(
+        self,
+        facts: PublicFacts,  # noqa: ARG002 - for some methods
+        noise_multiplier: float,  # noqa: ARG002
+        events: tuple[GaussianEvent, ...],  # noqa: ARG002
+    ) -> str | None:
         """What whoever pays should know about what such a plan is likely to give; from public values alone."""
         return None
 

@@ -132,7 +132,7 @@ class Moments(MeasuringMethod[MomentsConfig]):
 
         return Plan.calibrated(self, facts, budget, events, given=None, most=facts.size / len(facts.classes))
 
-    def caution(self, facts: PublicFacts, noise_multiplier: float) -> str | None:
+    def caution(self, facts: PublicFacts, noise_multiplier: float, events: tuple[GaussianEvent, ...]) -> str | None:  # noqa: ARG002
         """That classes are too small for the noise, by experience."""
         records, needed = facts.size / len(facts.classes), _DROWNED * noise_multiplier
         if records >= needed:

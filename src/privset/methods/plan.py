@@ -74,7 +74,7 @@ class Plan:
             events=events,
             spending=spending,
             claim=method.claim(facts, events, budget.delta) if budget.private else None,
-            caution=method.caution(facts, noise_multiplier),
+            caution=method.caution(facts, noise_multiplier, events),
         )
 
     @classmethod

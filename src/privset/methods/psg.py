@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from privset import networks
 from privset.facts import PublicFacts
+from privset.methods.caution import few_records
 from privset.methods.checkpoint import Stages
 from privset.methods.matched import Matched, Pixels
 from privset.methods.matching import matching_slope
@@ -183,10 +184,20 @@ class GradientMatching(SetMethod[Config]):
             )
             return (question.event(config.runs * config.outer_steps * config.batches_per_step),)
 
-        with torch.device("meta"):  # costs nothing, and refuses a width or depth that the network does not have
-            networks.build(config.network, facts, width=config.width, depth=config.depth)
+        self._numbers(facts)  # refuses a width or depth that the network does not have
         given = config.noise_multiplier
         return Plan.calibrated(self, facts, budget, events, given=given, most=rate * facts.size)
+
+    def caution(self, facts: PublicFacts, noise_multiplier: float, events: tuple[GaussianEvent, ...]) -> str | None:  # noqa: ARG002
+        """That the noise is longer than what the records can add to the answers."""
+        return few_records(facts.size, self._numbers(facts), events[0])
+
+    def _numbers(self, facts: PublicFacts) -> int:
+        """How many weights the networks have, without computing any."""
+        config = self.config
+        with torch.device("meta"):
+            network = networks.build(config.network, facts, width=config.width, depth=config.depth)
+        return sum(weights.numel() for weights in network.parameters())
 
     def _synthesise(self, curator: Curator, plan: Plan, execution: Execution, observer: Observer) -> Synthesis:
         """Algorithm 1 of the paper, with the inner training inside the outer loop (see docs/methods/psg.md)."""

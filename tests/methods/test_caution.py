@@ -1,0 +1,68 @@
+"""Plans that say, before anything is paid, that records are few for the noise."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from tests.conftest import facts_for
+
+from privset.data import facts_of
+from privset.methods import METHODS
+from privset.methods.caution import few_records
+from privset.methods.dp_cgan import DpCganConfig, Game
+from privset.privacy import GaussianEvent, PrivacyBudget
+
+CAUTIOUS = {  # settings with which two records are not refused
+    "moments": {},
+    "psg": {"runs": 1, "batches_per_step": 5},
+    "psg-prior": {"runs": 1, "outer_steps": 1, "batches_per_step": 5},
+    "dp-merf": {},
+    "dp-sgd": {"epochs": 5},
+    "dp-cgan": {"steps": 5},
+}
+
+
+def planned(name, facts, epsilon, preset=None, **changes):
+    method = METHODS[name]
+    config = method.preset(preset or method.preset_for("cpu"), per_class=1, epsilon=epsilon)
+    budget = PrivacyBudget(epsilon=epsilon, accountant="rdp")
+    return method(dataclasses.replace(config, **changes)).plan(facts, budget)
+
+
+@pytest.mark.parametrize("name", CAUTIOUS)
+def test_two_records_are_few_at_any_usual_epsilon_and_those_of_mnist_are_not(name):
+    few = dataclasses.replace(facts_of("mnist"), classes=("cat", "dog"), size=2)
+    caution = planned(name, few, 20.0, **CAUTIOUS[name]).caution
+    assert caution is not None
+    assert caution.startswith(
+        "about 1 records a class are" if name in ("moments", "dp-merf") else "about 2 records are"
+    )
+    assert planned(name, facts_of("mnist"), 10.0).caution is None
+
+
+def test_published_noise_on_few_records_is_cautioned_about_too():
+    assert planned("dp-merf", facts_for(2), 1.0, "paper").caution is not None
+    assert planned("dp-merf", facts_of("mnist"), 1.0, "paper").caution is None
+
+
+def test_without_noise_no_records_are_too_few():
+    assert planned("dp-merf", facts_for(2), math.inf).caution is None
+
+
+@pytest.mark.parametrize(("count", "rate"), [(1, 1.0), (50, 1.0), (50, 0.1)])
+def test_the_line_is_where_noise_is_as_long_as_all_records_can_make_the_answers(count, rate):
+    numbers, noise = 400, 3.0
+    event = GaussianEvent(question="gradient", sampling_rate=rate, noise_multiplier=noise, count=count)
+    drawn = noise * torch.randn(count, numbers, generator=torch.Generator().manual_seed(0))
+    enough = float(drawn.square().sum().sqrt()) / (count * rate)  # records that all say the same, as loudly as they may
+    assert few_records(1.1 * enough, numbers, event) is None
+    assert few_records(0.9 * enough, numbers, event) is not None
+
+
+def test_a_discriminator_has_as_many_weights_as_its_plan_takes_it_to_have(monkeypatch):
+    facts, asked = facts_for(40), []
+    monkeypatch.setattr("privset.methods.dp_cgan.few_records", lambda _, numbers, event: asked.append(numbers))
+    planned("dp-cgan", facts, 10.0, width=7, steps=2, batch_size=40)
+    game = Game(DpCganConfig(width=7), facts, torch.Generator().manual_seed(0), torch.device("cpu"))
+    assert asked == [sum(weights.numel() for weights in game.discriminator.values())]
