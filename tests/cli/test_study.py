@@ -1,6 +1,7 @@
 """`privset study` as a user types it."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -146,6 +147,17 @@ def test_help_names_the_actions_and_their_settings(call):
     code, out, _ = call("study", "run", "--help")
     assert code == 0
     assert "--budget-minutes" in out
+
+
+def test_show_has_what_is_proven_beside_what_is_claimed(call):
+    results = Path(__file__).parents[2] / "results"
+    _, out, _ = call("study", "show", "baselines", "--results", results)
+    header, row = (line for line in out.splitlines() if line.startswith(("cell", "digits-eps10-gs-wgan")))
+    assert header.endswith("claimed, not the guarantee")
+    found = json.loads((results / "baselines" / "digits-eps10-gs-wgan-small.json").read_bytes())
+    *_, proven, claimed = re.split(" {2,}", row)
+    assert (proven, claimed) == ("10", f"{found['claim']['epsilon']:.4g}, replace one record: holds as well")
+    assert "claimed" not in call("study", "show", "moments", "--results", results)[1]
 
 
 def test_show_says_what_failed_and_where_it_looks(call, tmp_path, monkeypatch):

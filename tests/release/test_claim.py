@@ -12,7 +12,7 @@ from privset.methods import DpMerf
 from privset.methods.plan import Plan
 from privset.privacy.budget import PrivacyBudget
 from privset.release import Certificate, NoisyStatistics, load, load_statistics, merge, verify
-from privset.report import guarantee
+from privset.report import guarantee, record
 from privset.report.sources import read_subjects
 
 SENTENCE = "Claimed by Harder, Adamczewski and Park (AISTATS 2021) for these settings: epsilon 1.286, delta 1e-05"
@@ -58,6 +58,13 @@ def test_card_export_and_report_say_that_it_is_not_proven(claimed: Path) -> None
     for text in (card, export):
         assert text.index("## The guarantee") < text.index("## Another epsilon, which does not count")
         assert "Proven is epsilon 0.5 (add-or-remove-one-record)" in text
+
+
+def test_releases_side_by_side_have_both_epsilons(claimed: Path, release: Path) -> None:
+    both = str(record.compared(read_subjects([claimed, release])))
+    assert "Epsilon claimed, not the guarantee" in both
+    assert both.index(">0.5<") < both.index("1.286, replace one record: holds as well")
+    assert "claimed" not in str(record.compared(read_subjects([release])))
 
 
 FORGERIES = {

@@ -114,7 +114,7 @@ def show_stated(certificate: Certificate) -> None:
     """The guarantee, and what is claimed beside it, if anything is."""
     console.show(certificate.statement)
     if certificate.claim is not None:
-        console.show(certificate.claim.claim().sentence())
+        console.show(certificate.claim.claim().explained())
 
 
 def summary(release: Release | StatisticsRelease | ClassifierRelease) -> dict[str, object]:

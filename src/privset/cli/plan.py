@@ -66,7 +66,7 @@ def describe(planned: Plan, *, measuring: bool = False) -> str:
             f"({RELATION}; accountant {budget.accountant}: rdp {rounded_up(planned.spending.rdp)}, pld {pld})."
         )
         if planned.claim is not None:
-            lines.append(planned.claim.sentence())
+            lines.append(planned.claim.explained())
     else:
         lines.append("NOT PRIVATE: epsilon is infinite, the answers carry no noise.")
     if planned.caution is not None:

@@ -22,6 +22,8 @@ from privset import studies
 from privset.cli import console
 from privset.cli.arguments import parse
 from privset.errors import ConfigError
+from privset.methods import Claim
+from privset.release.statement import rounded_up
 from privset.studies import STUDIES, Outcome, Results
 
 Name = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="NAME")]]
@@ -240,6 +242,10 @@ def show(arguments: Sequence[str]) -> int:
     recipes = list(dict.fromkeys(recipe for result in found.values() for recipe in result["recipes"]))
     rows = [["cell", "epsilon", "per class", *recipes, "published", "seconds a set"]]
     rows += [[name, *describe(result, recipes)] for name, result in found.items()]
+    if any("claim" in result for result in found.values()):
+        rows[0] += ["proven", "claimed, not the guarantee"]
+        for row, result in zip(rows[1:], found.values(), strict=True):
+            row += epsilons(result)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     console.show(f"{chosen.name}: {chosen.what}")
     for row in rows:  # in plain lines: a table would cut the cells' names to fit the terminal
@@ -259,6 +265,14 @@ def show(arguments: Sequence[str]) -> int:
     for name in outdated:
         console.show(f"outdated: {name} was measured with other settings; delete its file to measure it again")
     return 0
+
+
+def epsilons(result: dict[str, Any]) -> list[str]:
+    """What is proven, rounded up, and what the original analysis claims; nothing where they are the same."""
+    if "claim" not in result:
+        return ["", ""]
+    claim = result["claim"] | {"epsilon": float(result["claim"]["epsilon"])}  # infinity is a word in JSON
+    return [rounded_up(float(result["proven"])), Claim(**claim).brief()]
 
 
 def describe(result: dict[str, Any], recipes: Sequence[str]) -> list[str]:

@@ -51,6 +51,34 @@ class Claim:
             return f"{words} {self.unsound}"
         return words if self.relation == RELATION else f"{words} Its relation is another one: do not compare the two."
 
+    def explained(self) -> str:
+        """The claim in words, and whether it is right; for whoever reads a plan or a report.
+
+        Not in what is published: `verify` makes cards again, so theirs stay as they are.
+
+        >>> Claim(epsilon=9.6, delta=1e-5, relation=RELATION, by="someone").explained()[-73:]
+        'That analysis is right for what is asked here: its epsilon holds as well.'
+        """
+        if self.unsound is not None:
+            verdict = "So do not take the published epsilon for a guarantee."
+        elif self.relation == RELATION:
+            verdict = "That analysis is right for what is asked here: its epsilon holds as well."
+        else:
+            verdict = (
+                "That analysis is right for what is asked here: its epsilon holds where one record is replaced by "
+                "another, the guarantee where one is added or removed."
+            )
+        return f"{self.sentence()} {verdict}"
+
+    def brief(self) -> str:
+        """The claimed epsilon, its relation and whether it holds, for a table.
+
+        >>> Claim(epsilon=9.99, delta=1e-5, relation=REPLACE, by="someone", unsound="It miscounts.").brief()
+        '9.99, replace one record: not to be relied on'
+        """
+        verdict = "holds as well" if self.unsound is None else "not to be relied on"
+        return f"{self.epsilon:.4g}, {self.relation.replace('-', ' ')}: {verdict}"
+
 
 @functools.lru_cache(maxsize=64)
 def classic_epsilon(events: tuple[GaussianEvent, ...], delta: float, orders: tuple[float, ...]) -> float:

@@ -105,7 +105,7 @@ def claimed(certificate: Certificate) -> Markup | None:
     """The epsilon of another analysis, outside the table of those that count; None if there is none."""
     if certificate.claim is None:
         return None
-    return tag("p", tag("strong", "Not part of the guarantee. "), certificate.claim.claim().sentence(), class_="note")
+    return tag("p", tag("strong", "Not part of the guarantee. "), certificate.claim.claim().explained(), class_="note")
 
 
 def _records(certificate: Certificate) -> str:

@@ -50,11 +50,23 @@ def _accuracy(subject: Subject) -> dict[str, Child]:
 
 
 def compared(subjects: list[Subject]) -> Markup:
-    """The few numbers of several releases, side by side."""
+    """The few numbers of several releases, side by side; an epsilon that others claim stands below the proven one."""
     columns = {subject.label: {"Data": named(subject.certificate.facts.name), **facts(subject)} for subject in subjects}
+    if any(subject.certificate.claim is not None for subject in subjects):
+        for subject in subjects:
+            found = columns[subject.label]
+            proven = {name: found.pop(name) for name in ("Data", "Epsilon")}
+            claimed = {"Epsilon claimed, not the guarantee": _claimed(subject.certificate)}
+            columns[subject.label] = proven | claimed | found
     names = dict.fromkeys(name for column in columns.values() for name in column)
     rows = [(name, *(column.get(name, "–") for column in columns.values())) for name in names]
     return table(("release", *map(named, columns)), rows, caption="The releases side by side", kind="numbers")
+
+
+def _claimed(certificate: Certificate) -> str:
+    if certificate.claim is None or not certificate.guarantee.private:
+        return "–"
+    return certificate.claim.claim().brief()
 
 
 def statistics(contents: StatisticsContents) -> Markup:
