@@ -41,6 +41,12 @@ class Observer:
     def step(self, count: int = 1, **values: float) -> None:
         """``count`` steps of the current phase are done; ``values`` are figures worth showing."""
 
+    def lap(self) -> None:
+        """A moment to take the time: steps that come together, as answers to several questions at once, end here.
+
+        Called after each such round of steps, and once before the first; not at all where steps come one by one.
+        """
+
     def spent(self, epsilon: float, budget: float) -> None:
         """All charges so far cost ``epsilon`` of ``budget``; what they paid for may be asked from now on."""
 
@@ -71,6 +77,11 @@ class Observers(Observer):
         """Tell all of them."""
         for observer in self._observers:
             observer.step(count, **values)
+
+    def lap(self) -> None:
+        """Tell all of them."""
+        for observer in self._observers:
+            observer.lap()
 
     def spent(self, epsilon: float, budget: float) -> None:
         """Tell all of them."""

@@ -130,3 +130,31 @@ def test_a_state_of_something_else_is_refused():
         pass
     with pytest.raises(ConfigError, match="cannot be taken up"):
         optimise(checkpoint)
+
+
+def test_steps_of_parts_are_told_as_rounds():
+    """Parts of a step come together, so that an observer takes the time at its end."""
+
+    class Listening(Observer):
+        def __init__(self):
+            self.told = []
+
+        def step(self, count=1, **values):
+            self.told.append(count)
+
+        def lap(self):
+            self.told.append("lap")
+
+    def run(checkpoint, observer, parts):
+        stages = Stages(torch.Generator(), checkpoint, observer)
+        for _ in stages.loop("walking", 3, {"place": torch.zeros(2)}, parts=parts):
+            for _ in range(parts or 0):
+                stages.part()
+
+    checkpoint, told, again, plain = Memory(), Listening(), Listening(), Listening()
+    run(checkpoint, told, 2)
+    run(Memory(checkpoint.states[0]), again, 2)
+    run(Memory(), plain, None)
+    assert told.told == ["lap", 1, 1, "lap", 1, 1, "lap", 1, 1, "lap"]
+    assert again.told == [2, "lap", 1, 1, "lap", 1, 1, "lap"]
+    assert plain.told == [1, 1, 1]

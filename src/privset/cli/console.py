@@ -32,6 +32,8 @@ ERR = Console(stderr=True, highlight=False, soft_wrap=True)
 
 _QUIET_SECONDS = 10.0
 """Without a terminal, a line of progress this often at most."""
+_LONG_SECONDS = 600.0
+"""Of a phase that will take longer it is said early, and what becomes of a run that is stopped."""
 
 
 def show(text: str) -> None:
@@ -63,6 +65,9 @@ class Bars(Observer):
 
     It shows the phase, its steps, the time gone, the time it will end and figures; below, what was noted: the budget
     spent, and where the set can be seen as it forms.
+
+    Attributes:
+        stopping: What becomes of a run that is stopped now; said once it is seen that a phase will take long.
     """
 
     def __init__(self) -> None:
@@ -78,7 +83,8 @@ class Bars(Observer):
         )
         self._task: Any = None
         self._name, self._total, self._done, self._told = "", 0, 0, time.monotonic()
-        self._begun, self._paced, self._warm = self._told, self._told, 0
+        self._begun, self._pace = self._told, _Pace()
+        self.stopping, self._foretold = "", False
 
     def __enter__(self) -> Bars:
         self._bars.start()
@@ -93,23 +99,28 @@ class Bars(Observer):
         """A new bar; the last one is done, also if no one knew how long it would be."""
         if self._task is not None and not self._total:
             self._bars.update(self._task, total=1, completed=1)
-        self._name, self._total, self._done, self._warm = name, total, 0, 0
-        self._begun = time.monotonic()
-        self._task = self._bars.add_task(name, total=total or None, values="")
+        self._name, self._total, self._done = name, total, 0
+        self._begun, self._pace, self._foretold = time.monotonic(), _Pace(), False
+        self._task = self._bars.add_task(name, total=total or None, values="", pace=self._pace)
 
     def step(self, count: int = 1, **values: float) -> None:
         """Move the bar, and show the figures beside it."""
-        first, self._done = not self._done, self._done + count
+        self._done += count
         words = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
         if self._task is not None:
             self._bars.update(self._task, advance=count, values=words)
-        if first:  # what came before it says nothing about the pace: preparations, or steps of a run that was stopped
-            self._paced, self._warm = time.monotonic(), count
-            if self._task is not None and count > 1:
-                self._bars.reset(self._task, total=self._total or None, completed=count)
+        if not self._pace.by_laps:
+            self._take_time()
         if not ERR.is_terminal and time.monotonic() - self._told > _QUIET_SECONDS:
             self._told = time.monotonic()
             warn("; ".join(part for part in (self._line(), words, *self._bars.notes.values()) if part))
+
+    def lap(self) -> None:
+        """Take the time here from now on, and at the steps no more."""
+        if self._pace.by_laps:
+            self._take_time()
+        else:
+            self._pace.begin_laps()
 
     def spent(self, epsilon: float, budget: float) -> None:
         """Note it, rounded up."""
@@ -123,14 +134,58 @@ class Bars(Observer):
         """Keep a line in sight until something else is noted about the same."""
         self._bars.notes[about] = text
 
+    def _take_time(self) -> None:
+        self._pace.take(self._done, self._total)
+        left = self._pace.left()
+        if self.stopping and not self._foretold and self._pace.is_sound and left > _LONG_SECONDS:
+            self._foretold = True
+            warn(f"{self._name} will take about {_spell(left)} more, until {_clock(left)}. {self.stopping}")
+
     def _line(self) -> str:
-        now = time.monotonic()
-        words = f"{self._name}: {self._done:,} of {self._total:,}, {_spell(now - self._begun)} gone"
-        new = self._done - self._warm
-        if new <= 0 or not self._total:
+        words = f"{self._name}: {self._done:,} of {self._total:,}, {_spell(time.monotonic() - self._begun)} gone"
+        if not self._pace.is_known:
             return words
-        left = (self._total - self._done) * (now - self._paced) / new
+        left = self._pace.left()
         return f"{words}, about {_spell(left)} left, until {_clock(left)}"
+
+
+class _Pace:
+    """How fast the steps of a phase come, from the first time that is taken to the last, and so when they will end.
+
+    What comes before the first says nothing about that: preparations, or steps of a run that was stopped.
+    """
+
+    def __init__(self) -> None:
+        self.by_laps = False
+        self._first, self._count, self._end = (0.0, 0), 0, 0.0
+
+    def begin_laps(self) -> None:
+        """Forget the times that were taken."""
+        self.by_laps, self._count = True, 0
+
+    def take(self, done: int, total: int) -> None:
+        """Now so many steps of the total are done."""
+        now = time.monotonic()
+        self._count += 1 if total else 0
+        if self._count == 1:
+            self._first = now, done
+        elif self._count:
+            begun, before = self._first
+            self._end = now + (total - done) * (now - begun) / max(1, done - before)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is an estimate at all."""
+        return self._count > 1
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it rests on more than one step, or round of steps, and on more than a moment."""
+        return self._count > 2 and time.monotonic() - self._first[0] > _QUIET_SECONDS
+
+    def left(self) -> float:
+        """Seconds to the end, if it is known."""
+        return max(0.0, self._end - time.monotonic())
 
 
 class _Display(Progress):
@@ -153,9 +208,10 @@ class _EndColumn(ProgressColumn):
     max_refresh = 0.5
 
     def render(self, task: Task) -> Text:
-        left = task.time_remaining
-        if task.finished or left is None:
+        pace: _Pace = task.fields["pace"]
+        if task.finished or not pace.is_known:
             return Text("")
+        left = pace.left()
         return Text(f"{_spell(left)} left, until {_clock(left)}")
 
 

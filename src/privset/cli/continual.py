@@ -12,7 +12,7 @@ import tyro
 from privset import continual as course
 from privset.cli import console
 from privset.cli.arguments import Config, PlanArguments, parse_planned
-from privset.cli.generate import warn_of_contributions
+from privset.cli.generate import stopping, warn_of_contributions
 from privset.continual import Course, Exam, Received, Stage
 from privset.data import Dataset, shared
 from privset.errors import ConfigError
@@ -117,6 +117,7 @@ def continual(arguments: Sequence[str]) -> int:
             words = "; ".join(f"{one.mean:.1f} % by {recipe}" for recipe, one in found.items())
             bars.note("accuracy", f"after stage {number}: {words}")
 
+        bars.stopping = stopping(method)
         found = course.run(
             dataset, stages, exam=exam, execution=parsed.execution, observer=bars, tally=tally, told=told
         )
@@ -182,6 +183,7 @@ def stage(arguments: Sequence[str]) -> int:
             if received:
                 console.show_table(_RECEIVED, [_had(each) for each in received], title="Received")
             console.show_table(_PLANNED, [_planned(one)], title="This stage would cost")
+        bars.stopping = stopping(method)
         own = one.run(received, execution=parsed.execution, observer=bars, tally=tally)
         released = [*received, own]
         found = {}

@@ -75,6 +75,7 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
             planned = require_snapshots(method).with_snapshots(planned, parsed.snapshots)
         if not parsed.json:
             console.show(describe(planned, measuring=measuring))
+        bars.stopping = stopping(method)
         with watched(bars, parsed.out, dataset.facts, parsed.tensorboard) as observer:
             release = make(
                 dataset,
@@ -89,6 +90,13 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
             )
     warn_of_contributions(tally)
     return release, parsed
+
+
+def stopping(method: Method[Any]) -> str:
+    """What becomes of a run that is stopped, for whoever learns that it will take long."""
+    if method.resumable:
+        return "Ctrl-C stops it; the same command goes on from what was kept, and what was paid for is not paid again."
+    return "It cannot be stopped and gone on with: Ctrl-C ends it, and what it has charged by then is lost."
 
 
 def warn_of_contributions(tally: Tally) -> None:

@@ -68,6 +68,8 @@ class Stages:
             self._restore(name, results if first == total else tensors)
         if first:
             self._observer.step(first * each)
+        if parts is not None:
+            self._observer.lap()
         kept = time.monotonic()
         for step in range(first, total):
             yield step
@@ -78,6 +80,8 @@ class Stages:
                 kept = time.monotonic()
             if parts is None:
                 self._observer.step()
+            else:
+                self._observer.lap()
             if look is not None and (due if self._checkpoint.shown_once_kept else parts is None):
                 self._observer.show(look)
 
