@@ -1,6 +1,8 @@
 import os
 import shutil
 import stat
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -166,6 +168,35 @@ def test_an_interrupt_says_how_to_go_on_if_there_is_anything_to_go_on_from(tmp_p
     with pytest.raises(KeyboardInterrupt) as found, Unfinished(tmp_path / "other", RUN):
         raise KeyboardInterrupt
     assert str(found.value) == ""
+
+
+def interrupt(out: Path, begin: Callable[[Unfinished], None]) -> None:
+    """A run that does something, and is then interrupted."""
+    with Unfinished(out, RUN) as work:
+        begin(work)
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_says_until_when_work_is_kept_and_not_that_all_of_it_is(tmp_path: Path) -> None:
+    """States are written every few seconds: what came after the last one is done again."""
+
+    def keep(work: Unfinished) -> None:
+        for name, minutes in (("state.safetensors", 7), ("answer-000000.safetensors", 9)):
+            (work.folder / name).write_bytes(b"kept")
+            os.utime(work.folder / name, (0, time.mktime((2026, 1, 2, 3, minutes, 5, 0, 0, -1))))
+
+    with pytest.raises(KeyboardInterrupt, match=r"^what was done until 03:09:05 is kept in \S+set.unfinished"):
+        interrupt(tmp_path / "set", keep)
+
+
+def test_an_interrupt_before_anything_was_kept_says_that_only_charges_are(tmp_path: Path) -> None:
+    def pay(work: Unfinished) -> None:
+        (work.folder / "noise.secret").write_bytes(b"key")
+        charge(work.ledger)
+
+    with pytest.raises(KeyboardInterrupt, match=r"ledger.jsonl, and nothing else .*; the same command begins again"):
+        interrupt(tmp_path / "set", pay)
+    assert (folder_beside(tmp_path / "set") / "noise.secret").exists()
 
 
 def charge(path: Path) -> None:

@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -94,10 +95,9 @@ class Unfinished:
             _remove(self.folder)
             os.close(self._handle)
             return
-        if self._leave() and isinstance(error, KeyboardInterrupt):
-            raise KeyboardInterrupt(
-                f"what was done is kept in {self.folder}, as secret as the records; the same command goes on from there"
-            )
+        words = self._words() if isinstance(error, KeyboardInterrupt) else ""
+        if self._leave() and words:
+            raise KeyboardInterrupt(words)
 
     def _claim(self) -> None:
         path = self.folder / _RUN
@@ -132,11 +132,28 @@ class Unfinished:
             )
         self.taken_up = True
 
+    def _kept(self) -> list[Path]:
+        """The files of what was done: answers, and states."""
+        # Noise that nothing was charged for has not been used.
+        return [path for path in self.folder.glob("*") if path.name not in (_RUN, _LOCK) and not is_secret(path)]
+
+    def _words(self) -> str:
+        """What there is to go on from: states are written now and then, and what came after the last one is lost."""
+        kept = self._kept()
+        if not kept:
+            return (
+                f"charges are kept in {self.ledger}, and nothing else had been done yet; the same command begins "
+                "again, and what was charged is not charged twice"
+            )
+        last = time.strftime("%H:%M:%S", time.localtime(max(path.stat().st_mtime for path in kept)))
+        return (
+            f"what was done until {last} is kept in {self.folder}, as secret as the records; the same command goes on "
+            "from there"
+        )
+
     def _leave(self) -> bool:
         """Let go of the folder; False, and no folder, if there is nothing in it to take up."""
-        # Noise that nothing was charged for has not been used.
-        found = [path for path in self.folder.glob("*") if path.name not in (_RUN, _LOCK) and not is_secret(path)]
-        kept = self.ledger.exists() or bool(found)
+        kept = self.ledger.exists() or bool(self._kept())
         if not kept:
             _remove(self.folder)
         os.close(self._handle)
