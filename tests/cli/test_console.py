@@ -5,6 +5,7 @@ import pytest
 from rich.console import Console
 from tests.conftest import TINY
 
+from privset import pipeline
 from privset.cli import console
 from privset.cli.console import Bars
 from privset.cli.generate import stopping
@@ -109,10 +110,25 @@ def test_elsewhere_a_line_says_the_same_now_and_then(monkeypatch, capsys):
     for _ in range(17):
         clock[0] += 1.0
         bars.step()
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("refining: 17 of 110, 0:11 gone, about 1:33 left, until ")
-    assert lines[0].endswith("; epsilon 0.5 of 1 spent")
+    begun, line = capsys.readouterr().err.splitlines()
+    assert begun == "refining ..."
+    assert line.startswith("refining: 17 of 110, 0:11 gone, about 1:33 left, until ")
+    assert line.endswith("; epsilon 0.5 of 1 spent")
+
+
+def test_elsewhere_a_line_says_what_begins_before_it_takes_its_time(call, monkeypatch):
+    said = []
+    monkeypatch.setattr(console, "warn", said.append)
+    original = pipeline.plan
+    monkeypatch.setattr(pipeline, "plan", lambda *a, **b: said.append("planning") or original(*a, **b))
+    assert call("plan", "digits", "--epsilon", "1", "--accountant", "rdp", "--method", "dp-merf")[0] == 0
+    assert said[-2:] == ["calibrating the noise ...", "planning"]
+
+
+def test_a_terminal_has_bars_and_no_such_line(terminal):
+    with Bars() as bars:
+        bars.phase("calibrating the noise", 0)
+    assert "..." not in terminal.file.getvalue()
 
 
 def test_a_run_says_early_what_becomes_of_it_if_it_is_stopped(call, tmp_path, monkeypatch):

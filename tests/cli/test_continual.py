@@ -21,6 +21,11 @@ def _short(monkeypatch):
     monkeypatch.setitem(RECIPES, "quick", quick)
 
 
+def warnings_in(err):
+    """Lines that say more than what begins."""
+    return [line for line in err.splitlines() if not line.endswith(" ...")]
+
+
 def test_a_course_in_words_and_as_json(call, tmp_path):
     words = ("continual", "digits", *TINY, *EXAM, "--stages", 2, "--out", tmp_path / "course")
     code, out, _ = call(*words)
@@ -57,7 +62,7 @@ def test_stages_one_by_one_and_their_sets_as_one(call, tmp_path):
     assert "say so with --disjoint" in err
     # Stages, which are handed on as a whole, hold a release each.
     code, out, err = call("merge", first, second, "--disjoint", "--out", tmp_path / "d", "--json")
-    assert (code, err) == (0, "")
+    assert (code, warnings_in(err)) == (0, [])
     assert json.loads(out)["images"] == 8
     assert json.loads(out)["epsilon"] <= 5
     code, out, _ = call("verify", tmp_path / "d")
@@ -193,7 +198,7 @@ def test_a_classifier_that_nobody_could_go_on_from_is_not_paid_for(call, tmp_pat
     # The next one takes the classes from what it received.
     received = ("--received", tmp_path / "1", "--disjoint")
     code, out, err = call("continual", "stage", tmp_path / "left.npz", *words, tmp_path / "2", *received)
-    assert (code, err) == (0, "")
+    assert (code, warnings_in(err)) == (0, [])
     assert "Received" in out
     wrong = ("--known", "left", "right", "up", "down")
     code, _, err = call("continual", "stage", tmp_path / "left.npz", *words, tmp_path / "3", *received, *wrong)
@@ -208,7 +213,7 @@ def test_test_data_without_a_split_is_tested_on_whole_and_what_it_shares_is_said
     np.savez(tmp_path / "other.npz", x=255 - pixels, **fields)
     words = ("continual", "stage", tmp_path / "own.npz", *TINY, *EXAM, "--json", "--out")
     code, out, err = call(*words, tmp_path / "1", "--test", tmp_path / "other.npz")
-    assert (code, err) == (0, "")
+    assert (code, warnings_in(err)) == (0, [])
     assert sum(map(sum, json.loads(out)["recipes"]["quick"]["confusion"])) == 60
     np.savez(tmp_path / "copy.npz", x=pixels, **fields)
     code, out, err = call(*words, tmp_path / "2", "--test", tmp_path / "copy.npz")
@@ -219,5 +224,5 @@ def test_test_data_without_a_split_is_tested_on_whole_and_what_it_shares_is_said
     assert code == 2
     assert "--test-fraction" in err
     code, out, err = call(*words, tmp_path / "3", "--test", tmp_path / "own.npz", "--test-fraction", 0.2)
-    assert (code, err) == (0, "")
+    assert (code, warnings_in(err)) == (0, [])
     assert sum(map(sum, json.loads(out)["recipes"]["quick"]["confusion"])) == 12

@@ -61,7 +61,7 @@ def show_table(columns: list[str], rows: list[list[str]], title: str | None = No
 
 
 class Bars(Observer):
-    """Progress on standard error: bars on a terminal, now and then a line elsewhere.
+    """Progress on standard error: bars on a terminal; elsewhere a line when a phase begins, and now and then.
 
     It shows the phase, its steps, the time gone, the time it will end and figures; below, what was noted: the budget
     spent, and where the set can be seen as it forms.
@@ -96,12 +96,15 @@ class Bars(Observer):
         self._bars.stop()
 
     def phase(self, name: str, total: int) -> None:
-        """A new bar; the last one is done, also if no one knew how long it would be."""
+        """A new bar, or a line; the last bar is done, also if no one knew how long it would be."""
         if self._task is not None and not self._total:
             self._bars.update(self._task, total=1, completed=1)
         self._name, self._total, self._done = name, total, 0
         self._begun, self._pace, self._foretold = time.monotonic(), _Pace(), False
         self._task = self._bars.add_task(name, total=total or None, values="", pace=self._pace)
+        if not ERR.is_terminal:  # it may be long before the first step, and calibrating noise has none
+            self._told = self._begun
+            warn(f"{name} ...")
 
     def step(self, count: int = 1, **values: float) -> None:
         """Move the bar, and show the figures beside it."""

@@ -149,7 +149,8 @@ def stage(arguments: Sequence[str]) -> int:
     )
     private = parsed.noise_seed is None and budget.private
     with console.Bars() as bars:
-        bars.phase("verifying what was received", 0)
+        if parsed.received:
+            bars.phase("verifying what was received", 0)
         received = course.receive(parsed.received, accepted, private=private, own=parsed.out)
         dataset = parsed.reading.load(parsed.data, bars)
         tested = dataset if parsed.test == parsed.data else None  # with its own test split
