@@ -43,6 +43,35 @@ def test_releases_without_a_guarantee_pass_and_say_so(tmp_path: Path, plan: Plan
         assert any("NOT PRIVATE" in check.detail for check in found.checks)
 
 
+@pytest.mark.parametrize("left", ["set.safetensors", "ledger.jsonl", "../stage.json"])
+def test_a_release_nested_in_one_without_certificate_is_not_taken_for_it(
+    tmp_path: Path, plan: Plan, workshop: Any, left: str
+) -> None:
+    """As a stage that holds a release is; what it says of itself is gone, and another's words do not stand for it."""
+    release = tmp_path / "stage" / "release"
+    release.mkdir(parents=True)
+    workshop.publish(release / "release", plan)
+    assert verify(release).path == release / "release"  # a stage, if nothing says otherwise
+    (release / left).touch()
+
+    found = verify(release)
+
+    assert found.path == release
+    assert [check.detail for check in found.checks] == [
+        f"{release} has no certificate.json, so it is not a complete release; get it again"
+    ]
+
+
+def test_what_lies_beside_the_note_of_a_stage_does_not_hide_its_release(
+    tmp_path: Path, plan: Plan, workshop: Any
+) -> None:
+    (tmp_path / "stage").mkdir()
+    workshop.publish(tmp_path / "stage" / "release", plan)
+    for name in ("stage.json", "ledger.jsonl"):
+        (tmp_path / "stage" / name).touch()
+    assert verify(tmp_path / "stage").ok
+
+
 def test_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ReleaseError, match="is not a folder"):
         verify(tmp_path / "nowhere")

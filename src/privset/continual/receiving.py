@@ -19,11 +19,9 @@ from privset.facts import PublicFacts
 from privset.privacy.budget import PrivacyBudget
 from privset.release import Certificate, ClassifierRelease, Release, load_published, require_verified
 from privset.release.certificate import FILE as CERTIFICATE_FILE
-from privset.release.folder import RELEASE, releases_in
+from privset.release.folder import NOTE, RELEASE, releases_in
 from privset.release.statement import rounded_up
 from privset.release.unfinished import folder_beside, ledger_beside
-
-NOTE = "stage.json"
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)

@@ -14,16 +14,39 @@ from pathlib import Path
 
 from privset.errors import ReleaseError
 from privset.privacy.ledger import sync_folder
+from privset.release import classifier, statistics, synthetic
 from privset.release.certificate import FILE as CERTIFICATE_FILE
+from privset.release.certificate import LEDGER_FILE
 
 RELEASE = "release"
 """Where a stage of continual learning, which is handed on as a whole, has its release."""
 
 
+NOTE = "stage.json"
+"""What such a stage says of it, for people and programs."""
+
+
 def releases_in(folder: Path) -> list[Path]:
-    """The folder itself if it is a release, the one it holds if it is a stage, or nothing."""
+    """The folder itself if it is a release, the one it holds if it is a stage, or nothing.
+
+    A release that has lost its certificate is no stage: what is nested in it, whoever put it there, is not what it was.
+    """
     # By os.path, which takes what it may not look into for nothing; whoever reads it then says so.
-    return [path for path in (folder, folder / RELEASE) if os.path.isfile(path / CERTIFICATE_FILE)][:1]
+    within = [folder] if _was_release(folder) else [folder, folder / RELEASE]
+    return [path for path in within if os.path.isfile(path / CERTIFICATE_FILE)][:1]
+
+
+def _was_release(folder: Path) -> bool:
+    """Whether it lies where a stage has its release, or holds what only releases do."""
+    whole = Path(os.path.abspath(folder))
+    if whole.name == RELEASE and os.path.isfile(whole.parent / NOTE):
+        return True
+    if os.path.isfile(folder / NOTE):
+        return False
+    return any(os.path.isfile(folder / name) for name in _OF_RELEASES)
+
+
+_OF_RELEASES = (LEDGER_FILE, synthetic.FILE, statistics.FILE, classifier.FILE)
 
 
 def release_in(folder: str | Path) -> Path:
