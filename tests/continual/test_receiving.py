@@ -11,6 +11,7 @@ from tests.continual.conftest import BUDGET, CLASSES, method_named, stage
 from privset.continual import Exam, Stage, examine, receive
 from privset.continual.receiving import check_form, check_note, find, read_note
 from privset.errors import ReleaseError
+from privset.exports import FORMATS, export
 
 
 def test_a_tampered_release_is_refused_before_anything_is_charged(tmp_path, dataset):
@@ -174,6 +175,19 @@ def test_in_a_folder_of_releases_nothing_is_passed_over(tmp_path, dataset):
     (tmp_path / "all" / "gone").symlink_to(tmp_path / "nowhere")
     with pytest.raises(ReleaseError, match="all has gone, with no release"):
         find([tmp_path / "all"], own=mine)
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_an_export_beside_received_stages_is_named_and_not_taken_for_one(tmp_path, dataset, to):
+    stage(dataset, ("ant", "bee"), tmp_path / "all" / "north")
+    copy = export(tmp_path / "all" / "north", to=to)
+    assert copy == tmp_path / "all" / f"north-{to}"
+    with pytest.raises(ReleaseError, match=rf"all has north-{to}, an export to {to}: .*; move it out of there, or"):
+        find([tmp_path / "all"])
+    with pytest.raises(ReleaseError, match=rf"north-{to} is an export to {to}: .*; give that release"):
+        find([copy])
+    copy.rename(tmp_path / "moved")
+    assert len(receive([tmp_path / "all"], BUDGET, private=False)) == 1
 
 
 def test_work_that_a_killed_run_left_is_not_handed_on(tmp_path, dataset):

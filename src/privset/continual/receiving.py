@@ -15,6 +15,7 @@ from typing import Any
 
 from privset.continual.documents import EVALUATIONS
 from privset.errors import ReleaseError
+from privset.exports import Format, format_of
 from privset.facts import PublicFacts
 from privset.privacy.budget import PrivacyBudget
 from privset.release import Certificate, ClassifierRelease, Release, load_published, require_verified
@@ -66,6 +67,8 @@ def _releases(folder: Path, own: Path | None) -> list[Path]:
         ) from error
     names = {path.name for path in entries}
     if CERTIFICATE_FILE in names or NOTE in names or (names and names <= _OF_A_STAGE):
+        if to := format_of(folder):
+            raise ReleaseError(f"{folder} is {_export(to)}; give that release")
         if here := releases_in(folder):
             return here
         raise ReleaseError(
@@ -75,6 +78,12 @@ def _releases(folder: Path, own: Path | None) -> list[Path]:
     inner = sorted((path for path in entries if _is_received(path, own)), key=_natural)
     if not inner:
         raise ReleaseError(f"{folder}: there is no release in it; give a release, a stage, or a folder of such")
+    for path in inner:
+        if to := format_of(path):
+            raise ReleaseError(
+                f"{folder} has {path.name}, {_export(to)}; move it out of there, or name the releases that are meant "
+                "one by one"
+            )
     odd = [path.name for path in inner if not releases_in(path)]
     if odd:
         raise ReleaseError(
@@ -82,6 +91,10 @@ def _releases(folder: Path, own: Path | None) -> list[Path]:
             "what does not belong there, or name the releases that are meant one by one"
         )
     return [release for path in inner for release in releases_in(path)]
+
+
+def _export(to: Format) -> str:
+    return f"an export to {to}: a copy for other tools, which cannot be verified as the release it was made from can"
 
 
 _OF_A_STAGE = {NOTE, RELEASE, f"{RELEASE}.unfinished", f"{RELEASE}.ledger.jsonl"}

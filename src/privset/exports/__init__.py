@@ -4,6 +4,6 @@ An export is a folder of its own, and a copy: the release stays what is verified
 verifies only, and it carries the certificate and, in its card, what that guarantees.
 """
 
-from privset.exports.exporting import FORMATS, Format, export
+from privset.exports.exporting import FORMATS, Format, export, format_of
 
-__all__ = ["FORMATS", "Format", "export"]
+__all__ = ["FORMATS", "Format", "export", "format_of"]

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from privset.errors import ConfigError
 from privset.exports import archive, card, images, table, tensors
 from privset.observer import Observer
-from privset.release import LEDGER_FILE, Release, check_writable, load, require_verified
+from privset.release import LEDGER_FILE, Release, check_writable, load, require_verified, synthetic
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.folder import write_folder
 from privset.release.loading import read_file
@@ -56,6 +56,25 @@ def export(
     observer.phase("verifying the release", 0)
     require_verified(folder, "exported from it")
     return write_folder(where, _files(load(folder), to, observer), durable=False)
+
+
+def format_of(folder: Path) -> Format | None:
+    """The format of a folder that looks like an export; None if it is anything else, such as a release.
+
+    It is told by its files, and nothing shows that they are what they were.
+    """
+    if not os.path.isfile(folder / CERTIFICATE_FILE) or os.path.isfile(folder / synthetic.FILE):
+        return None
+    return next((to for to, name in _SIGNS.items() if os.path.isfile(folder / name)), None)
+
+
+_SIGNS: dict[Format, str] = {
+    "png": images.METADATA,
+    "npz": archive.NAME,
+    "parquet": table.NAME,
+    "torch": tensors.NAME,
+}
+"""A file that each format has, and releases do not."""
 
 
 def default_out(folder: Path, to: Format) -> Path:
