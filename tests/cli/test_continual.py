@@ -84,6 +84,21 @@ def test_a_stage_beside_those_it_received_can_be_repeated(call, tmp_path):
     assert json.loads(second[1]) == json.loads(first[1])
 
 
+def test_sets_are_not_joined_if_the_note_of_one_says_something_else_of_another(call, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    call("continual", "stage", "digits", "--classes", 0, 1, *TINY, "--out", first)
+    words = ("--received", first, "--disjoint", "--out", second)
+    call("continual", "stage", "digits", "--classes", 2, 3, *TINY, *words)
+    note = second / "stage.json"
+    said = json.loads(note.read_text())
+    said["received"][0]["epsilon"] = 0.01
+    note.write_text(json.dumps(said))
+    code, _, err = call("merge", first, second, "--disjoint", "--out", tmp_path / "merged")
+    assert code == 2
+    assert "(epsilon), so one of them was changed" in " ".join(err.split())
+    assert not (tmp_path / "merged").exists()
+
+
 def test_a_larger_delta_has_to_be_accepted_by_its_name(call, tmp_path):
     call("continual", "stage", "digits", "--classes", 0, 1, *TINY, "--delta", 1e-4, "--out", tmp_path / "first")
     words = ("--classes", 2, 3, *TINY, "--received", tmp_path / "first", "--disjoint", "--out", tmp_path / "second")

@@ -238,6 +238,35 @@ def test_a_note_that_says_something_else_than_the_certificate_is_refused(tmp_pat
         receive([tmp_path / "one"], BUDGET, private=False)
 
 
+@pytest.mark.parametrize(
+    ("change", "odd"),
+    [
+        ({"epsilon": 0.1}, "epsilon"),
+        ({"classes": ["ant", "bee"], "records": 3}, "classes, records"),
+        ({"private": True, "delta": 0.0, "relation": "none", "digest": ""}, "private, delta, relation, digest"),
+    ],
+)
+def test_a_note_that_says_something_else_of_what_was_received_is_refused(tmp_path, dataset, change, odd):
+    """Its certificate has the seal of that alone, but the release itself is at hand."""
+    line = [tmp_path / name for name in ("before", "one")]
+    stage(dataset, ("cat", "dog"), line[0])
+    stage(dataset, ("ant", "bee"), line[1], 2, received=line[:1])
+    assert len(receive(line, BUDGET, private=False)) == 2
+    note = line[1] / "stage.json"
+    words = json.loads(note.read_text())
+    words["received"][0] |= change
+    note.write_text(json.dumps(words))
+    releases = [folder / "release" for folder in line]
+    for look in (
+        lambda: receive(line, BUDGET, private=False),
+        lambda: receive(line[::-1], BUDGET, private=False),
+        lambda: check_note(releases[1], releases),
+    ):
+        with pytest.raises(ReleaseError, match=rf"one/stage.json .* of \S+before/release \({odd}\)"):
+            look()
+    assert check_note(releases[1])  # alone there is nothing to compare it with
+
+
 def test_a_release_under_another_stages_note_is_refused_and_so_is_a_note_that_is_none(tmp_path, dataset):
     for name, party in (("one", CLASSES[:2]), ("two", CLASSES[2:4])):
         stage(dataset, party, tmp_path / name)

@@ -42,7 +42,7 @@ def merge(arguments: Sequence[str]) -> int:
         bars.phase("verifying and joining", 0)
         releases = find(parsed.releases)
         for folder in releases:
-            check_note(folder)
+            check_note(folder, releases)
         if parsed.disjoint:
             _warn_of_same_data(releases)
         release = merge_releases(releases, out=parsed.out, disjoint=parsed.disjoint)

@@ -149,6 +149,8 @@ def receive(
                 )
             owners[name] = path
         received.append(one)
+    for one in received:
+        _check_mentions(one, received)
     return in_line(received, own=own)
 
 
@@ -298,19 +300,30 @@ def _said(name: str, form: dict[str, tuple[float, ...]]) -> str:
     return ("x" if name == "size" else " ").join(map(str, form[name]))
 
 
-def check_note(release: Path) -> bool:
+def check_note(release: Path, among: Sequence[Path] = ()) -> bool:
     """Whether a release lies in a stage, with its note beside it.
 
+    Args:
+        release: Verified.
+        among: Releases at hand, of which the note may say that they were received.
+
     Raises:
-        ReleaseError: It does, and the note says something else of it than the certificate, or secrets lie there too.
+        ReleaseError: It does, and the note says something else of one of them than its certificate, or secrets lie
+            there too.
     """
     stage = _stage_of(release)
     if stage is None or read_note(stage) is None:
         return False
     _check_no_work(stage / RELEASE)
-    loaded = load_published(release)
-    _check_note(Received(release=loaded, classes=_classes(release, loaded)))
+    one = _loaded(release)
+    _check_note(one)
+    _check_mentions(one, [_loaded(path) for path in among])
     return True
+
+
+def _loaded(path: Path) -> Received:
+    release = load_published(path)
+    return Received(release=release, classes=_classes(path, release))
 
 
 def _stage_of(release: Path) -> Path | None:
@@ -335,6 +348,27 @@ def _check_note(one: Received) -> None:
             f"{path} says something else than the certificate of {one.release.path} ({', '.join(odd)}), so one of them "
             "was changed or lies in the wrong place; get the stage again from its source"
         )
+
+
+def _check_mentions(one: Received, others: Sequence[Received]) -> None:
+    """Refuse a stage whose note says of a release it received something else than the certificate of that one.
+
+    The stage's own certificate has the seals alone, so of releases that are not at hand nothing is compared.
+    """
+    stage = _stage_of(one.release.path)
+    note = None if stage is None else read_note(stage)
+    if stage is None or note is None:
+        return
+    mentions = [] if _seals(note.get("received")) is None else note["received"]
+    for other in others:
+        for said in (each for each in mentions if each.get("seal") == other.certificate.seal):
+            odd = [name for name, value in mention(other).items() if said.get(name) != value]
+            if odd:
+                raise ReleaseError(
+                    f"{stage / NOTE} says something else of what was received than the certificate of "
+                    f"{other.release.path} ({', '.join(odd)}), so one of them was changed; get both again from their "
+                    "sources"
+                )
 
 
 def _check_no_work(release: Path) -> None:
