@@ -207,6 +207,15 @@ def test_charges_without_a_standing_and_answers_without_charges_are_refused(tmp_
     assert Run(tmp_path).step == 1
 
 
+def test_charges_that_were_lost_before_the_first_state_are_made_again_for_the_same_answers(tmp_path):
+    """Nothing says then that there were any; but nothing is answered that the new ledger does not pay for in full."""
+    lost = [(run := Run(tmp_path)).ask(), run.ask()]
+    (tmp_path / "ledger").unlink()
+    again = Run(tmp_path)
+    assert all(torch.equal(again.ask(), one) for one in lost)
+    assert read(tmp_path / "ledger")[1] == (QUESTION.event(PLANNED),)
+
+
 def test_what_a_kill_leaves_between_two_files_goes(tmp_path):
     run = Run(tmp_path)
     run.ask()
