@@ -80,7 +80,7 @@ class DataLensConfig(TeacherConfig):
 
     @classmethod
     def small(cls, *, per_class: int = 10) -> DataLensConfig:
-        """A minute on two CPU cores for small images and a thousand records or so.
+        """Minutes on two CPU cores for small images and a thousand records or so.
 
         Chosen on held-out training records of `digits`, but for what docs/methods/datalens.md names: an accuracy on the
         test split of digits is a demonstration, not a result.
@@ -123,7 +123,7 @@ class DataLens(TeacherMethod[DataLensConfig]):
         "paper": lambda per_class, epsilon: DataLensConfig.paper(per_class=per_class, epsilon=epsilon),
         "small": lambda per_class, _: DataLensConfig.small(per_class=per_class),
     }
-    """``standard``: calibrated noise; ``paper``: the published noise too; ``small``: a minute on a CPU."""
+    """``standard``: calibrated noise; ``paper``: the published noise too; ``small``: minutes on a CPU."""
     claims = (
         "the published noise is claimed to cost epsilon 1 and 10 for replacing a record; proven are 0.738 and 8.5 for "
         "adding or removing one where every record is in one shard, which in the published code it is not (delta 1e-5)"

@@ -109,7 +109,7 @@ class DpSinkhornConfig(SetConfig):
 
     @classmethod
     def small(cls, *, per_class: int = 10) -> DpSinkhornConfig:
-        """A minute on two CPU cores for small images and few records.
+        """Minutes on two CPU cores for small images and few records.
 
         Chosen by hand on training records of `digits`, part of which were held out: an accuracy on digits is a
         demonstration, not a result.

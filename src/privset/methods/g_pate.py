@@ -73,7 +73,7 @@ class GPateConfig(TeacherConfig):
 
     @classmethod
     def small(cls, *, per_class: int = 10) -> GPateConfig:
-        """A minute on two CPU cores for small images and a thousand records or so.
+        """Minutes on two CPU cores for small images and a thousand records or so.
 
         Chosen on held-out training records of `digits`, but for what docs/methods/g-pate.md names: an accuracy on the
         test split of digits is a demonstration, not a result.
@@ -116,7 +116,7 @@ class GPate(TeacherMethod[GPateConfig]):
         "paper": lambda per_class, epsilon: GPateConfig.paper(per_class=per_class, epsilon=epsilon),
         "small": lambda per_class, _: GPateConfig.small(per_class=per_class),
     }
-    """``standard``: calibrated noise; ``paper``: the published noise too; ``small``: a minute on a CPU."""
+    """``standard``: calibrated noise; ``paper``: the published noise too; ``small``: minutes on a CPU."""
     claims = (
         "published are epsilon 1 and 10 by an accountant that looks at the votes, so that they depend on the records; "
         "where it does not look it gives 1.32 and 11.7, for replacing a record, for what is proven to cost 0.998 and "

@@ -133,7 +133,7 @@ class PsgConfig(MatchingConfig):
 
     @classmethod
     def small(cls, *, per_class: int = 10) -> PsgConfig:
-        """A minute on two CPU cores for small images and few records: 300 questions to large samples.
+        """Minutes on two CPU cores for small images and few records: 300 questions to large samples.
 
         Chosen by hand on random splits of all of `digits`, so images of its test split took part: an accuracy on
         digits is a demonstration, not a result.

@@ -56,7 +56,7 @@ class PsgPriorConfig(MatchingConfig):
 
     @classmethod
     def small(cls, *, per_class: int = 10) -> PsgPriorConfig:
-        """A minute on two CPU cores for small images and few records: 300 questions to large samples.
+        """Minutes on two CPU cores for small images and few records: 300 questions to large samples.
 
         As for PSG, what is matched was chosen by hand on all of `digits`: an accuracy on digits is a demonstration, not
         a result.

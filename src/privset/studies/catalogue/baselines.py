@@ -68,7 +68,7 @@ def _baselines(method: str) -> list[Cell]:
 
 
 def _small(method: str) -> Cell:
-    """A set in a minute on two cores."""
+    """A set in minutes on two cores."""
     return Cell(
         name=f"digits-eps10-{method}-small",
         method=method,
