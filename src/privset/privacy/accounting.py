@@ -257,7 +257,7 @@ def calibrate(
         A noise multiplier whose events cost at most ``budget.epsilon``: the bound is checked, not assumed.
 
     Raises:
-        UnaffordableError: That would be more than ``most``.
+        BudgetError: That would be more than ``most``.
     """
     if not budget.private:
         return 0.0
