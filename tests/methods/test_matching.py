@@ -1,7 +1,14 @@
+import os
+
 import pytest
 import torch
 
-from privset.methods.matching import row_cosine_distance
+from privset.methods import matching_kernels
+from privset.methods.matching import distance_and_slopes, row_cosine_distance
+
+INTERPRETED = matching_kernels.AVAILABLE and os.environ.get("TRITON_INTERPRET") == "1"
+RUNS = INTERPRETED or (matching_kernels.AVAILABLE and torch.cuda.is_available())
+CARD = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def test_rows_count_one_by_one_and_scale_does_not_matter():
@@ -33,3 +40,28 @@ def test_rows_of_zeros_are_harmless():
 def test_gradients_of_different_networks_are_refused():
     with pytest.raises(ValueError, match="zip"):
         row_cosine_distance([torch.eye(2)], [])
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [False, pytest.param(True, marks=pytest.mark.skipif(not RUNS, reason="neither a card nor the interpreter"))],
+)
+def test_slopes_are_those_of_the_distance_in_float64(kernel, monkeypatch):
+    monkeypatch.setattr(matching_kernels, "fits", lambda _: kernel)
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(5, 1, 3, 3), (5,), (4, 7, 3, 3), (3, 5000), (3,)]  # one row is longer than a program looks at at once
+    first, second = ([torch.randn(shape, generator=generator) for shape in shapes] for _ in range(2))
+    first[2][1], second[2][2] = 0, 0
+    exact = [values.double().requires_grad_() for values in first]
+    expected = row_cosine_distance(exact, [values.double() for values in second])
+    wanted = torch.autograd.grad(expected, exact, allow_unused=True)
+    strange = [values.to(CARD).transpose(0, -1).contiguous().transpose(0, -1) for values in second]
+    distance, slopes = distance_and_slopes([values.to(CARD) for values in first], strange)
+    assert float(distance) == pytest.approx(float(expected.detach()), rel=1e-5)
+    for found, theirs in zip(slopes, wanted, strict=True):
+        assert (found is None) == (theirs is None)
+        if found is not None and theirs is not None:
+            assert found.shape == theirs.shape
+            # A row of zeros has a slope of a million, the stabiliser's inverse: each row by its own length.
+            error = (found.cpu().double() - theirs).flatten(1).norm(dim=1)
+            assert bool((error <= 1e-4 * theirs.flatten(1).norm(dim=1) + 1e-12).all())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from privset.methods import matching_kernels
 from privset.networks.set_gradients import set_gradient
 
 _STABILISER = 1e-6
@@ -32,11 +33,24 @@ def row_cosine_distance(first: Iterable[Tensor], second: Iterable[Tensor]) -> Te
     return torch.stack(distances).sum()
 
 
+def distance_and_slopes(first: Sequence[Tensor], second: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor | None]]:
+    """`row_cosine_distance`, and its slope by each tensor of ``first``; None for one that does not count."""
+    if all(matching_kernels.fits(weight) for weight in first):
+        found = [
+            matching_kernels.row_cosine(a, b, _STABILISER) if a.ndim > 1 else None
+            for a, b in zip(first, second, strict=True)
+        ]
+        distances = torch.cat([each[0] for each in found if each is not None])
+        return distances.sum(), [None if each is None else each[1] for each in found]
+    weights = [weight.detach().requires_grad_() for weight in first]
+    distance = row_cosine_distance(weights, second)
+    return distance.detach(), torch.autograd.grad(distance, weights, allow_unused=True)
+
+
 def matching_slope(
-    network: nn.Module, images: Tensor, labels: Tensor, target: Iterable[Tensor]
+    network: nn.Module, images: Tensor, labels: Tensor, target: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
     """Distance ``[]`` of the set's gradient from ``target``, and its slope by the images ``[m, c, h, w]``."""
     found = set_gradient(network, images, labels)
-    weights = [weight.requires_grad_() for weight in found.weights]
-    distance = row_cosine_distance(weights, target)
-    return distance.detach(), found.pull(torch.autograd.grad(distance, weights, allow_unused=True))
+    distance, slopes = distance_and_slopes(found.weights, target)
+    return distance, found.pull(slopes)
