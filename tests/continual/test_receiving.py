@@ -9,7 +9,9 @@ import pytest
 from tests.continual.conftest import BUDGET, CLASSES, method_named, stage
 
 from privset.continual import Exam, Stage, examine, receive
-from privset.continual.receiving import check_form, check_note, find, read_note
+from privset.continual.finding import find
+from privset.continual.notes import check_note, read_note
+from privset.continual.received import check_form
 from privset.errors import ReleaseError
 from privset.exports import FORMATS, export
 

@@ -8,9 +8,12 @@ print(course.guarantee["statement"], course.scores[course.best][-1].mean)
 
 from privset.continual.division import PUBLISHED, class_order, divide
 from privset.continual.exam import Exam, examine
+from privset.continual.finding import find
 from privset.continual.guarantee import guarantee
+from privset.continual.notes import check_note
 from privset.continual.protocol import Course, prepare, run
-from privset.continual.receiving import Received, check_note, find, receive
+from privset.continual.received import Received
+from privset.continual.receiving import receive
 from privset.continual.scores import Score, score
 from privset.continual.stage import Stage
 from privset.evaluation.figure import Curve, Figure, draw

@@ -12,7 +12,7 @@ import torch
 
 from privset import networks
 from privset.continual.documents import EVALUATIONS, write_json
-from privset.continual.receiving import Received, check_form
+from privset.continual.received import Received, check_form
 from privset.data import Dataset, of_labels
 from privset.errors import ConfigError, ReleaseError
 from privset.evaluation import Evaluation

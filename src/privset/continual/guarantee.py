@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from privset.continual.receiving import Received
+from privset.continual.received import Received
 from privset.release.joint import check_different, joint_guarantee
 from privset.release.statement import NOT_ACCOUNTED, rounded_up
 

@@ -18,7 +18,8 @@ from privset.continual.documents import write, write_json
 from privset.continual.exam import Exam, examine
 from privset.continual.guarantee import FILE as GUARANTEE_FILE
 from privset.continual.guarantee import guarantee
-from privset.continual.receiving import Received, receive
+from privset.continual.received import Received
+from privset.continual.receiving import receive
 from privset.continual.scores import Score, score
 from privset.continual.stage import Stage
 from privset.data import Dataset

@@ -14,7 +14,9 @@ import numpy as np
 
 from privset import pipeline
 from privset.continual.documents import write_json
-from privset.continual.receiving import NOTE, Received, check_form, in_line, mention, read_note
+from privset.continual.notes import mention, read_note
+from privset.continual.received import Received, check_form
+from privset.continual.receiving import in_line
 from privset.data import Dataset, of_classes
 from privset.errors import ConfigError, ReleaseError
 from privset.methods import Execution, Method, Plan, SetMethod, TrainingMethod
@@ -23,7 +25,7 @@ from privset.observer import Observer
 from privset.privacy import NoiseSource, PrivacyBudget, Tally
 from privset.release import ClassifierRelease, Release, load_published, require_verified
 from privset.release.certificate import Certificate, plain
-from privset.release.folder import RELEASE
+from privset.release.folder import NOTE, RELEASE
 from privset.release.issuing import readable
 from privset.release.joint import check_delta
 from privset.release.sections import Party

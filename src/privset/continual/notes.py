@@ -1,0 +1,129 @@
+"""The note of a stage, ``stage.json``: the certificate's words for people and programs, and compared with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from privset.continual.received import Received, loaded
+from privset.errors import ReleaseError
+from privset.release.folder import NOTE, RELEASE
+from privset.release.unfinished import folder_beside, ledger_beside
+
+
+def read_note(stage: Path) -> dict[str, Any] | None:
+    """What ``stage.json`` in a folder says, or None if there is none.
+
+    Raises:
+        ReleaseError: It is something else.
+    """
+    path = stage / NOTE
+    try:
+        if path.exists() and not path.is_file():
+            raise TypeError("not a file")
+        found = json.loads(path.read_bytes())
+        if found["format"] != "privset-stage" or not all(isinstance(name, str) for name in found["classes"]):
+            raise TypeError("not the note of a stage")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ReleaseError(f"{path} cannot be read ({error}); get the stage again from its source") from error
+    return found
+
+
+def mention(one: Received) -> dict[str, Any]:
+    """What the note of a stage says of a release; all of it follows from the certificate."""
+    guarantee, facts = one.certificate.guarantee.model_dump(mode="json"), one.certificate.facts
+    return {
+        "classes": list(one.classes),
+        "records": facts.size,
+        "private": guarantee["private"],
+        "epsilon": guarantee["epsilon_spent"],
+        "delta": guarantee["delta"],
+        "relation": guarantee["relation"],
+        "seal": one.certificate.seal,
+        "digest": one.certificate.contents.digest,
+    }
+
+
+def check_note(release: Path, among: Sequence[Path] = ()) -> bool:
+    """Whether a release lies in a stage, with its note beside it.
+
+    Args:
+        release: Verified.
+        among: Releases at hand, of which the note may say that they were received.
+
+    Raises:
+        ReleaseError: It does, and the note says something else of one of them than its certificate, or secrets lie
+            there too.
+    """
+    stage = _stage_of(release)
+    if stage is None or read_note(stage) is None:
+        return False
+    check_no_work(stage / RELEASE)
+    one = loaded(release)
+    check_own(one)
+    check_mentions(one, [loaded(path) for path in among])
+    return True
+
+
+def check_own(one: Received) -> None:
+    """Refuse a stage whose note says something else than the certificate, such as one beside another release."""
+    stage, party = _stage_of(one.release.path), one.certificate.party
+    note = None if stage is None else read_note(stage)
+    if stage is None or note is None:
+        return
+    path = stage / NOTE
+    odd = [name for name, value in mention(one).items() if note.get(name) != value]
+    if party is not None:
+        odd += ["received"] if _seals(note.get("received")) != list(party.received) else []
+        odd += ["stage"] if note.get("stage") != len(party.received) + 1 else []
+    if odd:
+        raise ReleaseError(
+            f"{path} says something else than the certificate of {one.release.path} ({', '.join(odd)}), so one of them "
+            "was changed or lies in the wrong place; get the stage again from its source"
+        )
+
+
+def check_mentions(one: Received, others: Sequence[Received]) -> None:
+    """Refuse a stage whose note says of a release it received something else than the certificate of that one.
+
+    The stage's own certificate has the seals alone, so of releases that are not at hand nothing is compared.
+    """
+    stage = _stage_of(one.release.path)
+    note = None if stage is None else read_note(stage)
+    if stage is None or note is None:
+        return
+    mentions = [] if _seals(note.get("received")) is None else note["received"]
+    for other in others:
+        for said in (each for each in mentions if each.get("seal") == other.certificate.seal):
+            odd = [name for name, value in mention(other).items() if said.get(name) != value]
+            if odd:
+                raise ReleaseError(
+                    f"{stage / NOTE} says something else of what was received than the certificate of "
+                    f"{other.release.path} ({', '.join(odd)}), so one of them was changed; get both again from their "
+                    "sources"
+                )
+
+
+def check_no_work(release: Path) -> None:
+    """Refuse a stage that was handed on with the work of its run, and with it what makes its noise known."""
+    work = [path.name for path in (folder_beside(release), ledger_beside(release)) if path.exists()]
+    if release.name == RELEASE and work:
+        raise ReleaseError(
+            f"{release.parent} has {' and '.join(work)} beside its release: work of its party, as secret as its "
+            "records. Delete that, tell the party, and have it repeat its command, which removes it there"
+        )
+
+
+def _stage_of(release: Path) -> Path | None:
+    """The stage that a release lies in, if it is where stages have theirs."""
+    release = release.resolve()
+    return release.parent if release.name == RELEASE else None
+
+
+def _seals(mentions: Any) -> list[Any] | None:
+    plain = isinstance(mentions, list) and all(isinstance(one, dict) for one in mentions)
+    return [one.get("seal") for one in mentions] if plain else None
