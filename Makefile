@@ -6,7 +6,7 @@ DOCS_STAMP := .venv/.installed-docs
 DEMO := demo-release
 DEMO_FILES := $(DEMO) $(DEMO).ledger.jsonl $(DEMO).unfinished $(DEMO).preview.png
 
-.PHONY: install demo test test-browser docs lint types layers schema tables clean
+.PHONY: install demo test kernels test-kernels test-browser docs lint types layers schema tables clean
 
 install: $(STAMP)
 
@@ -32,6 +32,17 @@ demo: install
 test: export OMP_NUM_THREADS = 1
 test: install
 	$(BIN)/python -m pytest --numprocesses 2
+
+# The kernels of graphics cards, in Triton's interpreter. Kept apart: with it in .venv, a torch for cards could not choose its own.
+kernels: .kernels/triton
+.kernels/triton: $(STAMP)
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target .kernels "triton==3.6.0"
+	@touch .kernels/triton
+
+test-kernels: export OMP_NUM_THREADS = 1
+test-kernels: export TRITON_INTERPRET = 1
+test-kernels: kernels
+	PYTHONPATH=.kernels $(BIN)/python -m pytest --numprocesses 2 $(shell grep -rl TRITON_INTERPRET tests --include='test_*.py')
 
 # The report, in Debian's chromium; installs that (as root, or with sudo), axe-core and Playwright where they are missing.
 test-browser: export CHROMIUM ?= /usr/bin/chromium
@@ -68,4 +79,4 @@ tables: install
 	$(BIN)/python docs/exhibits.py
 
 clean:
-	rm -rf .venv .browser docs/_build $(DEMO_FILES)
+	rm -rf .venv .kernels .browser docs/_build $(DEMO_FILES)

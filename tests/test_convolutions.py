@@ -23,11 +23,17 @@ FORMS = [
     Form((13, 9), (3, 3), (1, 1), (1, 1)),
     Form((9, 13), (5, 2), (2, 1), (0, 2)),
     Form((2, 3), (3, 3), (1, 1), (1, 1)),
+    Form((20, 17), (3, 3), (1, 1), (1, 1)),  # more places than one program takes
 ]
 
 
 def random(*shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def strange(values):
+    """The same numbers ``[n, c, h, w]``, which do not lie row by row."""
+    return values.transpose(2, 3).contiguous().transpose(2, 3)
 
 
 @pytest.fixture(autouse=True)
@@ -68,14 +74,12 @@ def test_a_form_knows_how_large_maps_come_out(form):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 2**-7), (torch.float32, 1e-5)])  # digits are cut off
 def test_images_are_convolved_in_float32(form, channels, outs, dtype, tolerance):
     images, weight = random(3, channels, *form.given), random(outs, channels, *form.kernel, seed=1)
-    strange = weight.flip(0).transpose(2, 3).contiguous().transpose(2, 3)  # does not lie row by row
-    for kernel in (weight, strange):
-        expected = F.conv2d(images, kernel, None, form.stride, form.padding)
-        found = convolutions.convolve(images.float().to(CARD), kernel.float().to(CARD), form, dtype).cpu()
+    expected = F.conv2d(images, weight, None, form.stride, form.padding)
+    given, kernel = (values.float().to(CARD) for values in (images, weight))
+    for lie in (lambda values: values, strange):
+        found = convolutions.convolve(lie(given), lie(kernel), form, dtype).cpu()
         assert found.dtype == dtype
-        torch.testing.assert_close(
-            found.double(), expected, rtol=tolerance, atol=1e-5
-        )  # the interpreter cuts digits off
+        torch.testing.assert_close(found.double(), expected, rtol=tolerance, atol=1e-5)
 
 
 @needs_kernels
@@ -93,7 +97,8 @@ def test_images_are_convolved_in_float32(form, channels, outs, dtype, tolerance)
 def test_gradients_are_products_of_slopes_and_patches_and_their_lengths_those_of_what_is_held(form, channels, outs):
     slope, given = random(3, outs, *form.found).bfloat16(), random(3, channels, *form.given, seed=1).bfloat16()
     slope[2] *= 1e-3
-    rows, squares = (part.cpu() for part in convolutions.products(slope.to(CARD), given.to(CARD), form))
+    found = convolutions.products(strange(slope.to(CARD)), strange(given.to(CARD)), form)
+    rows, squares = (part.cpu() for part in found)
     exact = slope.double().flatten(2) @ patches(given.double(), form).transpose(1, 2)
     expected = exact.unflatten(2, (channels, form.taps)).transpose(2, 3).flatten(2)
     torch.testing.assert_close(rows.double(), expected, rtol=2**-7, atol=1e-4 * float(expected.abs().max()))
@@ -111,6 +116,14 @@ def test_a_record_whose_slope_is_not_finite_is_seen_and_alone():
     assert bool(rows[[0, 2]].isfinite().all())
 
 
+@pytest.mark.parametrize(
+    ("given", "weight"), [((1, 3, 8, 8), (4, 1, 3, 3)), ((1, 1, 8, 8), (4, 3, 3, 3)), ((1, 1, 2, 8), (4, 1, 5, 5))]
+)
+def test_a_weight_that_does_not_go_with_the_maps_is_refused_before_a_kernel_reads_beyond_it(given, weight):
+    with pytest.raises(ValueError, match="cannot convolve"):
+        Form.of(torch.zeros(given), torch.zeros(weight), (1, 1), (0, 0))
+
+
 @needs_kernels
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("channels", "outs"), [(1, 40), (3, 5)])
@@ -122,8 +135,8 @@ def test_slopes_by_images_and_by_the_weight_are_those_of_torch(form, channels, o
     slope = random(3, outs, *form.found, seed=2)
     expected = torch.autograd.grad(F.conv2d(images, weight, None, form.stride, form.padding), (images, weight), slope)
     given, kernel, by = (values.detach().float().to(CARD) for values in (images, weight, slope))
-    strange = kernel.transpose(2, 3).contiguous().transpose(2, 3)  # does not lie row by row
-    found = convolutions.by_given(by, strange, form), convolutions.by_weight(by, given, form)
+    by, kernel, given = (strange(values) for values in (by, kernel, given))
+    found = convolutions.by_given(by, kernel, form), convolutions.by_weight(by, given, form)
     for ours, theirs in zip(found, expected, strict=True):
         assert ours.dtype == torch.float32
         assert ours.is_contiguous()
@@ -146,9 +159,26 @@ def network_and_images():
     return network.to(CARD), random(5, 1, 12, 10).float().to(CARD), torch.tensor([0, 1, 2, 0, 1], device=CARD)
 
 
+@pytest.fixture
+def used(monkeypatch):
+    """How often each kernel was asked for."""
+    count = dict.fromkeys(("convolve", "by_given", "by_weight"), 0)
+
+    def counted(name, function):
+        def ask(*given):
+            count[name] += 1
+            return function(*given)
+
+        return ask
+
+    for name in count:
+        monkeypatch.setattr(convolutions, name, counted(name, getattr(convolutions, name)))
+    return count
+
+
 @needs_kernels
 @pytest.mark.parametrize("coarse", [False, True])
-def test_a_network_whose_first_block_convolves_images_has_the_same_gradients(coarse, kernels_everywhere):
+def test_a_network_whose_first_block_convolves_images_has_the_same_gradients(coarse, kernels_everywhere, used):
     network, images, labels = network_and_images()
     weights = list(network.parameters())
     plain = torch.autograd.grad(F.cross_entropy(network(images), labels), weights, allow_unused=True)
@@ -160,6 +190,19 @@ def test_a_network_whose_first_block_convolves_images_has_the_same_gradients(coa
         if ours is not None and theirs is not None:  # of a bias before a norm there is none, or zeros
             error = float((ours - theirs).norm() / theirs.norm().clamp_min(1e-3))
             assert error < (0.1 if coarse else 1e-3)
+    assert used == {"convolve": 1, "by_given": 0, "by_weight": 1}
+
+
+@needs_kernels
+def test_where_a_slope_by_images_is_wanted_the_first_block_convolves_as_torch_does(kernels_everywhere, used):
+    network, images, labels = network_and_images()
+    blocks, images = fused.fuse(network.features, first=True), images.requires_grad_()
+    found, plain = (
+        torch.autograd.grad(F.cross_entropy(network.head(layers(images)), labels), images)[0]
+        for layers in (blocks, network.features)
+    )
+    torch.testing.assert_close(found, plain, rtol=0.0, atol=1e-3 * float(plain.abs().max()))
+    assert not any(used.values())
 
 
 def test_a_block_of_a_network_that_is_not_the_first_convolves_as_torch_does(monkeypatch):
@@ -169,7 +212,7 @@ def test_a_block_of_a_network_that_is_not_the_first_convolves_as_torch_does(monk
 
 
 @needs_kernels
-def test_the_gradient_of_a_set_and_its_slope_by_images_are_those_of_torch(kernels_everywhere, monkeypatch):
+def test_the_gradient_of_a_set_and_its_slope_by_images_are_those_of_torch(kernels_everywhere, used, monkeypatch):
     network, images, labels = network_and_images()
     directions = [
         random(*weight.shape, seed=number).float().to(CARD) if weight.ndim > 1 else None
@@ -177,6 +220,7 @@ def test_the_gradient_of_a_set_and_its_slope_by_images_are_those_of_torch(kernel
     ]
     found = set_gradient(network, images, labels)
     ours = [*found.weights, found.pull(directions)]
+    assert used == {"convolve": 2, "by_given": 2, "by_weight": 1}
     monkeypatch.setattr(convolutions, "fits", lambda _: False)
     monkeypatch.setattr(kernels, "fits", lambda _: False)
     plain = set_gradient(network, images, labels)

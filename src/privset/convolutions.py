@@ -1,7 +1,10 @@
 """Convolutions by kernels of our own, on a graphics card.
 
 Those of images, for one: with so few channels the library converts and pads more than it computes. And the gradient by
-the weight for each image by itself, which no library has.
+the weight for each image by itself, with its length.
+
+Clipped gradients of private records rest on this: a program looks at one image alone, and the length it gives is that
+of the numbers it writes.
 """
 # pyright: reportMissingImports=false, reportPossiblyUnboundVariable=false, reportInvalidTypeForm=false
 
@@ -50,8 +53,15 @@ class Form:
 
     @classmethod
     def of(cls, given: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> Form:
-        """That of a convolution of maps ``[n, c, h, w]`` with a weight ``[out, c, kh, kw]``."""
-        return cls((given.shape[2], given.shape[3]), (weight.shape[2], weight.shape[3]), stride, padding)
+        """That of a convolution of maps ``[n, c, h, w]`` with a weight ``[out, c, kh, kw]``.
+
+        Raises:
+            ValueError: They do not go together; a kernel would read what belongs to neither.
+        """
+        form = cls((given.shape[2], given.shape[3]), (weight.shape[2], weight.shape[3]), stride, padding)
+        if given.shape[1] != weight.shape[1] or min(form.found) < 1:
+            raise ValueError(f"a weight of {list(weight.shape)} cannot convolve maps of {list(given.shape)}")
+        return form
 
     @property
     def taps(self) -> int:
@@ -157,6 +167,8 @@ def products(slope: Tensor, given: Tensor, form: Form, dtype: torch.dtype = torc
     count, outs, channels = len(slope), slope.shape[1], given.shape[1]
     columns = form.taps * channels
     block = next((size for size in (BLOCK, 64, 32, 16) if channels % size == 0), None)
+    if block is not None:
+        given = given.to(slope.dtype)  # of wider numbers, tiles might be too large for a small card
     across = block or min(BLOCK, max(16, triton.next_power_of_2(columns)))
     along = min(BLOCK, max(16, triton.next_power_of_2(outs)))
     grid = (count, triton.cdiv(columns, across), triton.cdiv(outs, along))

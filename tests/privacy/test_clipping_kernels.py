@@ -38,10 +38,10 @@ def test_the_kernel_adds_up_the_rows_that_have_a_share(dtype, count, columns, la
     weights = torch.rand(4, count, generator=generator, dtype=torch.float64) * (
         torch.rand(4, count, generator=generator) < 0.5
     )
-    weights[:, 4] = 0
-    rows[4] = math.nan
-    weights[1, : count // 2], weights[2], weights[3] = 0, 0, 1.5  # one that begins late, of nobody, of all but one
-    weights[3, 4] = 0
+    weights[:, [0, 4]] = 0  # the first is where a place that has no row points
+    rows[[0, 4]] = math.nan
+    weights[1, : count // 2], weights[2], weights[3] = 0, 0, 1.5  # one that begins late, of nobody, of all but two
+    weights[3, [0, 4]] = 0
     start = random(4, columns + 300, seed=2)
     added = weights @ rows.nan_to_num().double()
     if last is not None:
@@ -57,6 +57,18 @@ def test_shares_name_the_rows_of_each_sum_one_after_the_other():
     order, counts = Shares(torch.tensor([[0.0, 0.5, 0.0, 1.0], [0.0] * 4, [1.0, 2.0, 3.0, 4.0]])).taken
     assert counts.tolist() == [2, 0, 4]
     assert [row[:count].tolist() for row, count in zip(order, counts, strict=True)] == [[1, 3], [], [0, 1, 2, 3]]
+
+
+def test_rows_that_do_not_fit_into_the_sums_are_refused_before_a_kernel_writes_beyond_them():
+    rows, shares, where = torch.zeros(2, 12), Shares(torch.ones(3, 2)), {"taps": 1, "channels": 12}
+    wide = torch.zeros(3, 24, dtype=torch.float64)
+    for totals in (wide, wide[:2, :12], wide[:, :11], wide[:, ::2], wide[:, :12].float()):
+        with pytest.raises(ValueError, match=r"fit|shares"):
+            clipping_kernels.add(rows, shares, totals, **where)
+    with pytest.raises(ValueError, match="do not fit"):
+        clipping_kernels.add(rows, shares, wide[:, :12], taps=5, channels=1)
+    with pytest.raises(ValueError, match="3 rows have 2 shares"):
+        clipping_kernels.add(torch.zeros(3, 12), shares, wide[:, :12], **where)
 
 
 @needs_kernels
@@ -93,6 +105,13 @@ def test_in_bfloat16_the_kernels_stay_near_vmap_and_bounds_hold(build, kernels_e
             one = slice(index, index + 1)
             alone, _ = sums(loss, network, images[one], labels[one], clip_norm=clip_norm)
             assert float(alone.norm()) == pytest.approx(clip_norm, rel=1e-6)
+    images[2, 0, 1, 1] = math.nan
+    members = torch.tensor([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]]).bool()
+    fewer = members.clone()
+    fewer[:, 2] = False
+    broken, bad = sums(loss, network, images, labels, members, chunk=6)
+    assert bad == 1
+    assert torch.equal(broken, sums(loss, network, images, labels, fewer, chunk=6)[0])
 
 
 def network_shape(network):

@@ -33,6 +33,11 @@ def add(rows: Tensor, shares: Shares, totals: Tensor, *, taps: int, channels: in
     kernel and then by channels, and in a total the other way round.
     """
     (count, columns), samples = rows.shape, len(shares.each)
+    # A kernel writes where it is told to: what does not fit would go into the sums of other samples, or beyond.
+    if totals.shape != (samples, columns) or totals.stride(1) != 1 or columns % (taps * channels):
+        raise ValueError(f"rows of {columns} numbers do not fit into sums of shape {list(totals.shape)}")
+    if shares.each.shape[1] != count or totals.dtype != torch.float64:
+        raise ValueError(f"{count} rows have {shares.each.shape[1]} shares, and sums are {totals.dtype}")
     order, counts = shares.taken
     # Long rows keep a card busy by themselves; of short ones a program takes many, or it would wait for each in turn.
     width = 1024 if columns > 2**13 else 64

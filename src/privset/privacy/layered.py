@@ -7,13 +7,14 @@ own.
 
 Why this is as safe as vmap, whatever the network:
 
-- **Records stay apart.** A layer with weights is a convolution or a matrix product, both of which are written here and
-  treat each record of a batch by itself. All that lies between is evaluated under vmap.
+- **Records stay apart.** A layer with weights is a convolution or a matrix product, both of which are called here (on a
+  card partly `privset.convolutions`) and treat each record of a batch by itself. All that lies between is evaluated
+  under vmap.
 - **What is added is what was measured.** The gradients of a convolution are held, their lengths are taken of the
   numbers that are held, and these numbers are added up. Those of a matrix product have rank one, whose length is
   exactly the product of two lengths, and are added up in float64. So a layer that computes coarsely (on a graphics
-  card convolutions and what they give are rounded to bfloat16) or wrongly would give a worse gradient, and never a
-  longer one.
+  card convolutions and what they give are rounded to bfloat16) or whose slope is wrong would give a worse gradient, and
+  never a longer one. On a card one kernel writes these numbers and their lengths, and that kernel has to be right.
 
 `tests/privacy/test_layered.py` compares every kind of layer with vmap in float64.
 """
@@ -178,11 +179,11 @@ class _Products:
         """As that of `_Held`."""
         taken = (shares.each != 0).any(0)[:, None]
         slopes, given = (torch.where(taken, values, 0.0).to(torch.float64) for values in (self.slopes, self.given))
-        if given.is_cuda:  # all sums by one product: to start one for each takes longer than to do it
+        if clipping_kernels.fits(given):  # all sums by one product: to start one for each takes longer than to do it
             totals += ((shares.each[:, None] * slopes.T).flatten(0, 1) @ given).view_as(totals)
             return
         for total, own in zip(totals, shares.each, strict=True):
-            if own.any():
+            if own.is_cuda or own.any():
                 total += ((slopes * own[:, None]).T @ given).flatten()
 
 
