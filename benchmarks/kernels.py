@@ -1,0 +1,146 @@
+"""How long our kernels take on a graphics card, beside torch's own operations that give the same.
+
+    python benchmarks/kernels.py
+
+writes results/speed/kernels-cuda.json: for each kernel and number of images, the median of many turns in milliseconds,
+and how far apart the two results are. Layers are those of the PSG paper's ConvNet on images of 28x28.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
+from torch import Tensor
+
+from machine import described
+from privset import convolutions
+from privset.convolutions import Form
+from privset.methods.matching import _STABILISER, row_cosine_distance
+from privset.methods.matching_kernels import row_cosine
+from privset.privacy import clipping_kernels
+from privset.privacy.clipping import Shares
+from privset.studies.results import write
+
+WIDTH = 128
+Work = Callable[[], Tensor]
+
+
+def pairs(count: int, device: torch.device) -> Iterator[tuple[str, Work, Work]]:
+    """Name, ours and torch's, for so many images; both give a tensor of the same shape."""
+    torch.manual_seed(0)
+    images, weight = torch.randn(count, 1, 28, 28, device=device), torch.randn(WIDTH, 1, 3, 3, device=device)
+    form, slope = Form.of(images, weight, (1, 1), (1, 1)), torch.randn(count, WIDTH, 28, 28, device=device)
+    half = slope.bfloat16()
+
+    def backwards(slope: Tensor, images: Tensor, weight: Tensor, wanted: int) -> Tensor:
+        mask = [number == wanted for number in range(3)]
+        zeros = (0, 0)
+        return torch.ops.aten.convolution_backward(
+            slope, images, weight, None, (1, 1), (1, 1), (1, 1), False, zeros, 1, mask
+        )[wanted]
+
+    def torch_half() -> Tensor:
+        return F.conv2d(images.bfloat16(), weight.bfloat16(), None, 1, 1)
+
+    yield (
+        "images, float32",
+        lambda: convolutions.convolve(images, weight, form),
+        lambda: F.conv2d(images, weight, None, 1, 1),
+    )
+    yield "images, bfloat16", lambda: convolutions.convolve(images, weight, form, torch.bfloat16), torch_half
+    yield (
+        "slope by images, float32",
+        lambda: convolutions.by_given(slope, weight, form),
+        lambda: backwards(slope, images, weight, 0),
+    )
+    yield (
+        "slope by weight, float32",
+        lambda: convolutions.by_weight(slope, images, form),
+        lambda: backwards(slope, images, weight, 1),
+    )
+    yield (
+        "slope by weight, bfloat16",
+        lambda: convolutions.by_weight(half, images, form),
+        lambda: backwards(half, images.bfloat16(), weight.bfloat16(), 1).float(),
+    )
+    for side in (14, 7):
+        maps, by = (torch.randn(count, WIDTH, side, side, device=device).bfloat16() for _ in range(2))
+        inner = Form((side, side), (3, 3), (1, 1), (1, 1))
+        patches = F.unfold(maps, 3, padding=1)
+
+        def ours(by: Tensor = by, maps: Tensor = maps, inner: Form = inner) -> Tensor:
+            rows = convolutions.products(by, maps, inner)[0]
+            return rows.unflatten(2, (9, WIDTH)).transpose(2, 3).flatten(2)
+
+        def theirs(by: Tensor = by, patches: Tensor = patches) -> Tensor:
+            rows = torch.bmm(by.flatten(2), patches.transpose(1, 2))
+            rows.float().square().sum((1, 2))
+            return rows
+
+        yield f"gradient of each image and its length, {side}x{side}; torch's without taking patches", ours, theirs
+    rows, members = torch.randn(count, WIDTH * 9 * WIDTH, device=device).bfloat16(), torch.rand(10, count) < 0.1
+    shares = Shares(members.double().to(device))
+
+    def added() -> Tensor:
+        totals = torch.zeros(10, rows.shape[1], dtype=torch.float64, device=device)
+        clipping_kernels.add(rows, shares, totals, taps=1, channels=rows.shape[1])
+        return totals
+
+    yield "sums of ten samples, float64", added, lambda: shares.each @ rows.double()
+    first, second = (torch.randn(WIDTH, WIDTH, 3, 3, device=device) for _ in range(2))
+
+    def slopes() -> Tensor:
+        given = first.detach().requires_grad_()
+        return torch.autograd.grad(row_cosine_distance([given], [second]), given)[0]
+
+    yield "distance of two gradients", lambda: row_cosine(first, second, _STABILISER)[1], slopes
+
+
+def median(work: Work, turns: int) -> float:
+    """Milliseconds of one turn."""
+    for _ in range(3):
+        work()
+    begun, ended = ([torch.cuda.Event(enable_timing=True) for _ in range(turns)] for _ in range(2))
+    for start, end in zip(begun, ended, strict=True):
+        start.record()
+        work()
+        end.record()
+    torch.cuda.synchronize()
+    return statistics.median(start.elapsed_time(end) for start, end in zip(begun, ended, strict=True))
+
+
+def main() -> None:
+    """Measure and put on file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, nargs="+", default=[20, 100, 677])
+    parser.add_argument("--turns", type=int, default=50)
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    args = parser.parse_args()
+    if not (torch.cuda.is_available() and convolutions.AVAILABLE):
+        parser.error("there is no graphics card here, or no Triton, and kernels run nowhere else")
+    device, found = torch.device("cuda"), []
+    for count in args.images:
+        for name, ours, theirs in pairs(count, device):
+            expected, got = theirs().double(), ours().double()
+            one: dict[str, Any] = {
+                "kernel": name,
+                "images": count,
+                "milliseconds": {"ours": median(ours, args.turns), "torch": median(theirs, args.turns)},
+                "apart": float((got - expected).norm() / expected.norm()),
+            }
+            found.append(one)
+            took = one["milliseconds"]
+            print(f"{count:5} {name}: {took['ours']:.3f} ms, torch {took['torch']:.3f} ms; apart {one['apart']:.1e}")
+    document = {"what": "kernels beside torch's own operations", "kernels": found, **described(device)}
+    write(args.results / "speed" / "kernels-cuda.json", (json.dumps(document, indent=2) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""What benchmarks/kernels.py times gives the same by our kernels as by torch."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+from tests.test_convolutions import (  # noqa: F401 - a fixture
+    CARD,
+    needs_kernels,  # which looks for TRITON_INTERPRET
+    whole_interpreter,
+)
+
+from privset import convolutions
+from privset.methods import matching_kernels
+from privset.privacy import clipping_kernels
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "kernels.py"
+
+
+@pytest.fixture
+def kernels(monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPT.parent)  # as if it were run
+    spec = importlib.util.spec_from_file_location("kernels_benchmark", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "WIDTH", 8)
+    return module
+
+
+@needs_kernels
+def test_both_give_the_same(kernels, monkeypatch):
+    for module in (convolutions, clipping_kernels, matching_kernels):
+        monkeypatch.setattr(module, "fits", lambda _: True)
+    names = []
+    for name, ours, theirs in kernels.pairs(3, torch.device(CARD)):
+        found, expected = ours().double(), theirs().double()
+        assert found.shape == expected.shape
+        assert float((found - expected).norm() / expected.norm()) < 0.01
+        names.append(name)
+    assert len(set(names)) == len(names) == 9
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")
+def test_without_a_card_it_says_so(kernels, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("sys.argv", ["kernels.py", "--results", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        kernels.main()
+    assert "there is no graphics card here" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
