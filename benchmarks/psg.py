@@ -1,8 +1,8 @@
 """How long a step of PSG takes, and so a whole run with the paper's settings.
 
-Times the loop of `privset.methods.psg` itself, piece by piece, on random images of MNIST's size (what the pixels are
-changes no time): the private gradients of one outer step, the matching steps that use them, and the updates of the
-network between two outer steps.
+Times the loop of `privset.methods.gradient_matching` itself, piece by piece, on random images of MNIST's size (what the
+pixels are changes no time): the private gradients of one outer step, the matching steps that use them, and the updates
+of the network between two outer steps.
 
     python benchmarks/psg.py --device cuda --seconds 60
 
@@ -24,7 +24,7 @@ import torch
 
 from machine import FACTS, described, peak_memory_mib, random_records
 from privset.methods import Psg, PsgConfig
-from privset.methods.psg import _matching, _training
+from privset.methods.gradient_matching import _matching, _training
 from privset.methods.record_loss import record_loss
 from privset.privacy import Curator, GradientQuestion, Ledger, PrivacyBudget, system_noise
 from privset.studies.results import write

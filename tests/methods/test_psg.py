@@ -10,9 +10,9 @@ from privset.data import Records
 from privset.errors import BudgetError, ConfigError
 from privset.facts import PublicFacts, pixel_range
 from privset.methods import Psg, PsgConfig
+from privset.methods.gradient_matching import _batches, _matching, _training
 from privset.methods.matched import Pixels
 from privset.methods.matching import row_cosine_distance
-from privset.methods.psg import _batches, _matching, _training
 from privset.observer import Observer
 from privset.privacy import Curator, GradientQuestion, Ledger, PrivacyBudget, seeded_noise
 

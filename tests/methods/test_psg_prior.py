@@ -12,9 +12,9 @@ from privset.data import Records, load
 from privset.errors import ConfigError
 from privset.facts import normalise, pixel_range
 from privset.methods import Psg, PsgPrior, PsgPriorConfig
+from privset.methods.gradient_matching import _matching
 from privset.methods.matched import Generated
 from privset.methods.matching import row_cosine_distance
-from privset.methods.psg import _matching
 from privset.networks.deconvolution import DeconvolutionGenerator
 from privset.observer import Observer
 from privset.privacy import Curator, GradientQuestion, Ledger, PrivacyBudget, seeded_noise

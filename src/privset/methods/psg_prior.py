@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from privset.facts import PublicFacts
+from privset.methods.gradient_matching import GradientMatching, MatchingConfig, paper_loops
 from privset.methods.matched import Generated, Matched
 from privset.methods.method import Synthesis
-from privset.methods.psg import GradientMatching, MatchingConfig, paper_loops
 from privset.methods.settings import require_generator
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 
