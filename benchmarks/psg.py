@@ -29,6 +29,9 @@ from privset.methods.record_loss import record_loss
 from privset.privacy import Curator, GradientQuestion, Ledger, PrivacyBudget, system_noise
 from privset.studies.results import write
 
+TOGETHER = 5
+"""Outer steps that are timed in one go: samples are drawn while a card still trains, so that a halt would cost time."""
+
 
 class Loop:
     """The three parts of PSG's loop, each to be taken as often as wanted."""
@@ -100,11 +103,12 @@ def measure(per_class: int, device: torch.device, *, seconds: float) -> dict[str
     share = seconds / (len(parts) + 1)
     found = {name: per_step(part, device, share) for name, part in parts.items()}
 
-    def outer_step() -> int:
-        loop.gradients()
-        loop.matching()
-        loop.training()
-        return 1
+    def outer_steps() -> int:
+        for _ in range(TOGETHER):
+            loop.gradients()
+            loop.matching()
+            loop.training()
+        return TOGETHER
 
     steps, updates = config.runs * config.outer_steps, config.runs * (config.outer_steps - 1) * config.inner_epochs
     updates *= -(-10 * per_class // config.inner_batch_size)
@@ -112,7 +116,7 @@ def measure(per_class: int, device: torch.device, *, seconds: float) -> dict[str
     by_parts = steps * draws * (found["gradient"] + found["matching"]) + updates * found["update"]
     whole = None
     if device.type == "cuda":  # in one go, without a halt between the parts
-        whole = steps * per_step(outer_step, device, share)
+        whole = steps * per_step(outer_steps, device, share)
     return {
         "what": f"PSG, {per_class} a class, MNIST's size: private gradient and matching step",
         "per_class": per_class,
