@@ -141,6 +141,29 @@ def test_mistakes_cost_nothing(call, tmp_path, words, said):
     assert not (tmp_path / "out").exists()
 
 
+def test_what_says_how_to_train_is_refused_where_a_classifier_travels(call, tmp_path):
+    sgd = ("--method", "dp-sgd", "--epsilon", 5, "--accountant", "rdp", "--out", tmp_path / "out")
+    for words in (("digits",), ("stage", "digits", "--classes", 0, 1)):
+        code, _, err = call("continual", *words, *sgd, "--classifier", "convnet", "--trainings=3")
+        assert code == 2
+        assert "tested as it is; leave out --classifier, --trainings" in err
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_stage_is_not_written_into_a_release_nor_an_export_into_a_stage(call, tmp_path):
+    first = tmp_path / "first"
+    assert call("continual", "stage", "digits", "--classes", 0, 1, *TINY, "--out", first)[0] == 0
+    words = ("--classes", 2, 3, *TINY, "--received", first, "--disjoint", "--out", first / "release" / "second")
+    code, _, err = call("continual", "stage", "digits", *words)
+    assert code == 2
+    assert "which is whole as it is; choose a place outside of it" in err
+    for folder in (first, first / "release"):
+        assert call("export", folder, "--to", "npz")[0] == 0
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "first-npz"]
+        shutil.rmtree(tmp_path / "first-npz")
+    assert call("verify", first)[0] == 0
+
+
 def test_a_party_with_a_file_of_its_own_and_test_images_of_another_form(call, tmp_path):
     """A stage as typed, from its records alone; what could not be tested in the end is refused before it is paid."""
 
@@ -179,6 +202,7 @@ def test_a_stage_stands_for_the_release_it_holds_and_verify_reads_its_note(call,
         assert "FAILED" in out
     shutil.copytree(first / "release", first / "elsewhere")  # which that note is not about
     assert call("verify", first / "elsewhere")[0] == 0
+    shutil.rmtree(first / "elsewhere")
     call("continual", "stage", "digits", "--classes", 2, 3, *TINY, "--out", tmp_path / "second")
     code, _, err = call("merge", first, tmp_path / "second", "--out", tmp_path / "all")
     assert code == 2

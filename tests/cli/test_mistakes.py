@@ -126,3 +126,12 @@ def test_a_truncated_idx_file_is_named_and_costs_nothing(call, tmp_path):
     assert code == 2
     assert "idx" in err
     assert [path.name for path in tmp_path.iterdir()] == ["mnist"]
+
+
+def test_a_release_is_not_written_among_the_records(call, tmp_path):
+    (tmp_path / "own").mkdir()
+    for words in (("generate",), ("measure",), ("continual",), ("continual", "stage")):
+        code, _, err = call(*words, tmp_path / "own", "--epsilon", "8", "--out", tmp_path / "own" / "set")
+        assert code == 2
+        assert "where the records are; choose a place outside of it" in err
+        assert not list((tmp_path / "own").iterdir())

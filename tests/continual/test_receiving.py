@@ -192,6 +192,23 @@ def test_an_export_beside_received_stages_is_named_and_not_taken_for_one(tmp_pat
     assert len(receive([tmp_path / "all"], BUDGET, private=False)) == 1
 
 
+def test_what_lies_beside_a_release_and_its_note_is_not_handed_on_unseen(tmp_path, dataset):
+    stage(dataset, ("ant", "bee"), tmp_path / "one")
+    release = tmp_path / "one" / "release"
+    (tmp_path / "one" / ".DS_Store").write_bytes(b"of a file manager")
+    assert check_note(release)
+    shutil.copytree(release, tmp_path / "nested")
+    (tmp_path / "patient.png").write_bytes(b"whose?")
+    (tmp_path / ".hidden").write_bytes(b"whose?")
+    for left in ("nested", "patient.png", ".hidden"):
+        beside = (tmp_path / left).rename(tmp_path / "one" / left)
+        for look in (lambda: check_note(release), lambda: receive([tmp_path / "one"], BUDGET, private=False)):
+            with pytest.raises(ReleaseError, match=f"has {left} beside its release and its note"):
+                look()
+        beside.rename(tmp_path / left)
+    assert check_note(release)
+
+
 def test_work_that_a_killed_run_left_is_not_handed_on(tmp_path, dataset):
     """The key of the noise: with it, and the release, the noise is known."""
     one = functools.partial(stage, dataset, ("ant", "bee"), tmp_path / "one")

@@ -35,9 +35,7 @@ def test_two_records_are_few_at_any_usual_epsilon_and_those_of_mnist_are_not(nam
     few = dataclasses.replace(facts_of("mnist"), classes=("cat", "dog"), size=2)
     caution = planned(name, few, 20.0, **CAUTIOUS[name]).caution
     assert caution is not None
-    assert caution.startswith(
-        "about 1 records a class are" if name in ("moments", "dp-merf") else "about 2 records are"
-    )
+    assert caution.startswith("about 1 record a class are" if name in ("moments", "dp-merf") else "about 2 records are")
     assert planned(name, facts_of("mnist"), 10.0).caution is None
 
 

@@ -194,7 +194,7 @@ def test_an_interrupt_before_anything_was_kept_says_that_only_charges_are(tmp_pa
         (work.folder / "noise.secret").write_bytes(b"key")
         charge(work.ledger)
 
-    with pytest.raises(KeyboardInterrupt, match=r"ledger.jsonl, and nothing else .*; the same command begins again"):
+    with pytest.raises(KeyboardInterrupt, match=r"ledger.jsonl, but no state .* lost; the same command begins again"):
         interrupt(tmp_path / "set", pay)
     assert (folder_beside(tmp_path / "set") / "noise.secret").exists()
 

@@ -12,12 +12,12 @@ import tyro
 from privset import continual as course
 from privset.cli import console
 from privset.cli.arguments import Config, PlanArguments, parse_planned
-from privset.cli.generate import stopping, warn_of_contributions
+from privset.cli.generate import check_apart, stopping, warn_of_contributions
 from privset.continual import Course, Exam, Received, Stage
 from privset.data import Dataset, shared
 from privset.errors import ConfigError
 from privset.evaluation import Evaluation
-from privset.methods import Execution, TrainingMethod
+from privset.methods import Execution, Method, TrainingMethod
 from privset.privacy import Tally
 from privset.release import ClassifierRelease
 from privset.release.statement import rounded_up
@@ -96,6 +96,8 @@ def continual(arguments: Sequence[str]) -> int:
         return stage(arguments[1:])
     parsed = parse_planned(ContinualArguments, arguments, "privset continual", out=tyro.MISSING)
     method, budget, exam, tally = parsed.make_method(), parsed.budget, parsed.exam, Tally()
+    check_apart(parsed.out, parsed.data)
+    _check_as_trained(method, arguments)
     with console.Bars() as bars:
         dataset = parsed.reading.load(parsed.data, bars)
         order = course.class_order(dataset, names=parsed.class_order, seed=parsed.order_seed)
@@ -135,6 +137,8 @@ def stage(arguments: Sequence[str]) -> int:
     """`privset continual stage`: one stage alone."""
     parsed = parse_planned(StageArguments, arguments, "privset continual stage", out=tyro.MISSING)
     method, budget, tally = parsed.make_method(), parsed.budget, Tally()
+    check_apart(parsed.out, parsed.data)
+    _check_as_trained(method, arguments)
     if parsed.received and not parsed.disjoint:
         raise ConfigError(
             "the guarantee of all releases together rests on no record being with two parties, which different classes "
@@ -203,6 +207,16 @@ def stage(arguments: Sequence[str]) -> int:
     then = "hand it on as a whole" if own.certificate.guarantee.private else "it is NOT private: do not hand it on"
     console.show(f"The stage is in {parsed.out}; {then}")
     return 0
+
+
+def _check_as_trained(method: Method[Any], arguments: Sequence[str]) -> None:
+    """Refuse what says how to train a network on sets, where a classifier is published, and tested as it is."""
+    typed = {word.partition("=")[0] for word in arguments}
+    given = [option for option in ("--classifier", "--recipe", "--trainings") if option in typed]
+    if isinstance(method, TrainingMethod) and given:
+        raise ConfigError(
+            f"with {method.name} the classifier itself travels, and is tested as it is; leave out {', '.join(given)}"
+        )
 
 
 def _known(received: Sequence[Received]) -> tuple[str, ...] | None:

@@ -16,6 +16,7 @@ from privset.cli.plan import describe
 from privset.cli.tensorboard import require_tensorboard
 from privset.cli.watching import watched
 from privset.data.records import Dataset
+from privset.errors import ConfigError
 from privset.methods import Execution, Method, TrainingMethod, require_measuring, require_snapshots
 from privset.privacy import NoiseSource, Tally
 from privset.release import Certificate, ClassifierRelease, Release, StatisticsRelease
@@ -66,6 +67,7 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
     if parsed.tensorboard is not None:
         require_tensorboard()
     # Before the data is read: that may take a while.
+    check_apart(parsed.out, parsed.data)
     pipeline.check_free(parsed.out, resumable=method.resumable)
     with console.Bars() as bars:
         dataset = parsed.reading.load(parsed.data, bars)
@@ -116,6 +118,12 @@ def show_made(release: Release | ClassifierRelease, as_json: bool) -> None:
     else:
         show_stated(release.certificate)
         console.show(f"The release is in {release.path}")
+
+
+def check_apart(out: Path, data: str) -> None:
+    """Refuse to write into the folder that records are read from, where a release would be taken for some of them."""
+    if (folder := Path(data)).is_dir() and out.resolve().is_relative_to(folder.resolve()):
+        raise ConfigError(f"{out} lies in {data}, where the records are; choose a place outside of it")
 
 
 def show_stated(certificate: Certificate) -> None:

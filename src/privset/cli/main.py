@@ -46,7 +46,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 
 _KEPT = {
     "generate": "nothing was released; what was charged, if anything was, stays in the ledger",
-    "continual": "the same command goes on; of a stage that was begun and cannot, what was charged stays in its ledger",
+    "continual": "finished stages stay; of one that was begun, what was charged, if anything was, stays in its ledger",
 }
 """What is left of a command that was interrupted."""
 

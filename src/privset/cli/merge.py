@@ -48,8 +48,8 @@ def merge(arguments: Sequence[str]) -> int:
         release = merge_releases(releases, out=parsed.out, disjoint=parsed.disjoint)
     if not (parsed.disjoint or parsed.json):
         console.warn(
-            "Epsilons were added up. If no record is in two of these releases, say so with --disjoint: the largest of "
-            "them then holds for all."
+            "The epsilon is that of all questions together, as if of the same records. If no record is in two of these "
+            "releases, say so with --disjoint: the largest of theirs then holds for all."
         )
     show_made(release, parsed.json)
     return 0

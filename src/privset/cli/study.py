@@ -282,7 +282,7 @@ def describe(result: dict[str, Any], recipes: Sequence[str]) -> list[str]:
         if recipe not in result["recipes"]:
             return ""
         measured = result["recipes"][recipe]["accuracy"]
-        star = " *" if recipe == result["recipe"] and len(recipes) > 1 else ""
+        star = " *" if recipe == result["recipe"] and len(result["recipes"]) > 1 else ""
         return f"{measured['mean']:.1f} ± {measured['std']:.1f}{star}"
 
     published, seconds = result["published"], result["seconds"]

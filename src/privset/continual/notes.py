@@ -56,13 +56,13 @@ def check_note(release: Path, among: Sequence[Path] = ()) -> bool:
         among: Releases at hand, of which the note may say that they were received.
 
     Raises:
-        ReleaseError: It does, and the note says something else of one of them than its certificate, or secrets lie
-            there too.
+        ReleaseError: It does, and the note says something else of one of them than its certificate, or something
+            else lies there too.
     """
     stage = _stage_of(release)
     if stage is None or read_note(stage) is None:
         return False
-    check_no_work(stage / RELEASE)
+    check_alone(stage / RELEASE)
     one = loaded(release)
     check_own(one)
     check_mentions(one, [loaded(path) for path in among])
@@ -108,14 +108,28 @@ def check_mentions(one: Received, others: Sequence[Received]) -> None:
                 )
 
 
-def check_no_work(release: Path) -> None:
-    """Refuse a stage that was handed on with the work of its run, and with it what makes its noise known."""
+def check_alone(release: Path) -> None:
+    """Refuse a stage that has more in it than its release and its note, for nothing vouches for what that says of whom.
+
+    The work of its run is worst: with it, its noise is known.
+    """
     work = [path.name for path in (folder_beside(release), ledger_beside(release)) if path.exists()]
     if release.name == RELEASE and work:
         raise ReleaseError(
             f"{release.parent} has {' and '.join(work)} beside its release: work of its party, as secret as its "
             "records. Delete that, tell the party, and have it repeat its command, which removes it there"
         )
+    if release.name == RELEASE and (release.parent / NOTE).is_file():
+        others = {path.name for path in release.parent.iterdir()} - {RELEASE, NOTE, *_LITTER}
+        if others:
+            raise ReleaseError(
+                f"{release.parent} has {', '.join(sorted(others))} beside its release and its note, and no certificate "
+                "vouches for that; take it out, or ask its party what it is"
+            )
+
+
+_LITTER = (".DS_Store", "Thumbs.db", "desktop.ini")
+"""What file managers leave wherever they look."""
 
 
 def _stage_of(release: Path) -> Path | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from privset.continual.finding import find
-from privset.continual.notes import check_mentions, check_no_work, check_own, read_note
+from privset.continual.notes import check_alone, check_mentions, check_own, read_note
 from privset.continual.received import Received, loaded
 from privset.errors import ReleaseError
 from privset.privacy.budget import PrivacyBudget
@@ -43,7 +43,7 @@ def receive(
         one = loaded(path)
         _check_cost(path, one.certificate, budget, private)
         check_own(one)
-        check_no_work(path)
+        check_alone(path)
         if one.certificate.seal in seals:
             raise ReleaseError(f"{path} and {seals[one.certificate.seal]} are the same release; give it once")
         seals[one.certificate.seal] = path
@@ -116,5 +116,6 @@ def _check_cost(path: Path, certificate: Certificate, budget: PrivacyBudget, pri
         most = " and ".join(f"{name} {accepted}" for name, _, accepted in above)
         options = ", ".join(f"--accept-{name}" for name, _, _ in above)
         raise ReleaseError(
-            f"{path} cost {cost}, and here each party may spend {most}; refuse it, or accept more ({options})"
+            f"{path} cost {cost}, and here each party may spend {most}; get one that cost less, or accept more "
+            f"({options})"
         )

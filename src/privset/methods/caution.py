@@ -13,6 +13,15 @@ import math
 from privset.privacy.accounting import GaussianEvent
 
 
+def counted(records: float) -> str:
+    """So many records, in words.
+
+    >>> counted(1.0), counted(1437.6)
+    ('1 record', '1,438 records')
+    """
+    return f"{records:,.0f} record{'' if round(records) == 1 else 's'}"
+
+
 def few_records(records: float, numbers: int, event: GaussianEvent, *, by_class: bool = False) -> str | None:
     """Words for a plan whose noise is longer than all that the records can add to its answers; None if it is not.
 
@@ -34,7 +43,7 @@ def few_records(records: float, numbers: int, event: GaussianEvent, *, by_class:
         return None
     whose, fewer = (" a class", ", or fewer classes") if by_class else ("", "")
     return (
-        f"about {records:,.0f} records{whose} are few for this budget: all answers together carry noise "
+        f"about {counted(records)}{whose} are few for this budget: all answers together carry noise "
         f"{noise / longest:.2g} times as long as what these can add to them, and little may be learned; "
         f"about {noise / longest * records:,.0f} or more would do better, or a larger epsilon{fewer}"
     )

@@ -100,7 +100,10 @@ class GsWganConfig(SetConfig):
         require(self.warm_up >= 0, f"warm-up must be 0 or more, not {self.warm_up}")
         for name in ("asked", "taught"):
             value = getattr(self, name)
-            require(value is None or value <= self.critics, f"{name} must be at most {self.critics}, not {value}")
+            require(
+                value is None or value <= self.critics,
+                f"{name} (--{name}) must be at most the {self.critics} critics there are, not {value}",
+            )
         require(1e-6 <= self.clip_norm <= 1e3, f"clip-norm must lie between 1e-6 and 1e3, not {self.clip_norm}")
         require(self.batch_size <= 10_000, f"batch-size must be at most 10000, not {self.batch_size}")
         for name in ("rate", "critic_rate"):

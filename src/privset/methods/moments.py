@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from privset.facts import PublicFacts
+from privset.methods.caution import counted
 from privset.methods.checkpoint import Checkpoint, Stages
 from privset.methods.descent import Descent, Spectrum, cosine
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics
@@ -138,7 +139,7 @@ class Moments(MeasuringMethod[MomentsConfig]):
         if records >= needed:
             return None
         return (
-            f"about {records:,.0f} records a class are few for this budget, and the set is likely to teach little; "
+            f"about {counted(records)} a class are few for this budget, and the set is likely to teach little; "
             f"{math.ceil(needed):,} or more would do better, or a larger epsilon, or fewer classes"
         )
 

@@ -147,7 +147,8 @@ def _instead(
 ) -> list[str]:
     """What else to do about a budget that does not pay for ``events``, a sentence each."""
     everyone = all(event.sampling_rate == 1 for event in events)
-    words = ["Fewer classes would help, too."] if everyone and most < facts.size else []  # only a class's records count
+    by_class = everyone and most < facts.size  # only a class's records count
+    words = ["Fewer classes would help, too."] if by_class and len(facts.classes) > 2 else []
     if method.paced_by:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in method.paced_by)
         presets = presets_that_ask_fewer(method, facts, budget, sum(event.count for event in events))

@@ -274,7 +274,7 @@ def _unaffordable(events: Iterable[GaussianEvent], budget: PrivacyBudget, noise:
     questions = sum(event.count for event in events)
     return UnaffordableError(
         f"{questions:,} question(s) cannot be paid for with epsilon {budget.epsilon:g}: each answer would carry noise "
-        f"{noise:.3g} times one record's part, and only {most:.0f} records take part. Raise epsilon, or give more "
+        f"{noise:.3g} times one record's part, and only {most:.0f} record(s) take part. Raise epsilon, or give more "
         "records."
     )
 

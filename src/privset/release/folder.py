@@ -60,11 +60,14 @@ def check_writable(folder: Path) -> None:
     Nothing is left behind: missing parents are not created yet.
 
     Raises:
-        ReleaseError: The target exists, or its parent cannot be written to.
+        ReleaseError: The target exists or lies in a release, or its parent cannot be written to.
     """
     folder = Path(os.path.abspath(folder))
     if os.path.lexists(folder):
         raise ReleaseError(f"{folder} exists already, and nothing is ever replaced; choose another folder")
+    inside = next((one for one in folder.parents if os.path.isfile(one / CERTIFICATE_FILE)), None)
+    if inside is not None:
+        raise ReleaseError(f"{folder} would lie in {inside}, which is whole as it is; choose a place outside of it")
     ancestor = folder.parent
     while not os.path.lexists(ancestor):
         ancestor = ancestor.parent

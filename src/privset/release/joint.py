@@ -92,7 +92,7 @@ def check_delta(parts: Sequence[tuple[float, int]], *, disjoint: bool) -> None:
     Args:
         parts: Delta and number of records of each.
         disjoint: Whether no record lies in the data of two of them: the records of all then count. Otherwise all of
-            them might be in the smallest part.
+            them might be in the smallest part, at the sum of the deltas, or none in two.
 
     Raises:
         ReleaseError: It is too large.
@@ -100,14 +100,18 @@ def check_delta(parts: Sequence[tuple[float, int]], *, disjoint: bool) -> None:
     >>> check_delta([(1e-5, 60_000), (1e-5, 60_000)], disjoint=True)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     privset.errors.ReleaseError: the delta of these releases together, 1e-05, is not below 1/120,000: ...
+    >>> check_delta([(1e-5, 576), (1e-3, 576)], disjoint=False)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    privset.errors.ReleaseError: the delta of these releases together, 0.001, is not below 1/1,152: ...
     """
     deltas, sizes = zip(*parts, strict=True)
-    delta, records = (max(deltas), sum(sizes)) if disjoint else (math.fsum(deltas), min(sizes))
-    if delta * records >= 1:
-        raise ReleaseError(
-            f"the delta of these releases together, {delta:g}, is not below 1/{records:,}: publishing one record in "
-            f"the clear would satisfy it. Make them with deltas well below {1 / records:.1g} in all"
-        )
+    apart, shared = (max(deltas), sum(sizes)), (math.fsum(deltas), min(sizes))
+    for delta, records in [apart] if disjoint else [shared, apart]:
+        if delta * records >= 1:
+            raise ReleaseError(
+                f"the delta of these releases together, {delta:g}, is not below 1/{records:,}: publishing one record "
+                f"in the clear would satisfy it. Make them with deltas well below {1 / records:.1g} in all"
+            )
 
 
 def paid(parts: Sequence[Certificate]) -> list[Certificate]:

@@ -89,7 +89,11 @@ class JointExamination(Examination):
         }
         odd = ", ".join(name.replace("_", " ") for name, same in said.items() if not same)
         expect(not odd, f"does not follow from the parts: {odd}")
-        rule = "the largest of the parts', whose records are said to be disjoint" if disjoint else "all parts added up"
+        rule = (
+            "the largest of the parts', whose records are said to be disjoint"
+            if disjoint
+            else "of the questions of all parts together"
+        )
         return f"epsilon {rounded_up(certificate.guarantee.epsilon_spent)}: {rule}, recomputed"
 
     def _part(self, number: int) -> Certificate:

@@ -142,8 +142,8 @@ class Unfinished:
         kept = self._kept()
         if not kept:
             return (
-                f"charges are kept in {self.ledger}, and nothing else had been done yet; the same command begins "
-                "again, and what was charged is not charged twice"
+                f"charges are kept in {self.ledger}, but no state had been written yet, and what was done is lost; the "
+                "same command begins again, and what was charged is not charged twice"
             )
         last = time.strftime("%H:%M:%S", time.localtime(max(path.stat().st_mtime for path in kept)))
         return (
