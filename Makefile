@@ -54,7 +54,7 @@ test-browser: install
 
 # Warnings are errors; nothing is fetched, neither here nor by whoever opens docs/_build/html/index.html.
 docs: $(DOCS_STAMP)
-	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --builder html docs docs/_build/html
+	$(BIN)/sphinx-build --fresh-env --fail-on-warning --keep-going --quiet --builder html docs docs/_build/html
 	@echo "The pages are in docs/_build/html: open index.html."
 
 $(DOCS_STAMP): $(STAMP)
