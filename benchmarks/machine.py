@@ -12,7 +12,7 @@ import torch
 from privset.data import Records
 from privset.facts import PublicFacts
 from privset.release.software import versions
-from privset.studies.runner import commit
+from privset.studies.runner import command_of, commit
 
 COMMIT = commit()
 """At the start: files may change while the code that was read runs on."""
@@ -49,7 +49,7 @@ def described(device: torch.device) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "threads": torch.get_num_threads(),
         "cores": len(os.sched_getaffinity(0)),
-        "command": f"python {' '.join(sys.argv)}",
+        "command": command_of("python", sys.argv),
         "commit": COMMIT,
         "versions": versions(),
     }

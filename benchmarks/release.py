@@ -22,7 +22,7 @@ from typing import Any
 
 from privset.release.software import versions
 from privset.studies.results import write
-from privset.studies.runner import commit
+from privset.studies.runner import command_of, commit
 
 PRIVSET = [sys.executable, "-m", "privset"]
 
@@ -57,7 +57,7 @@ def measure(
         "noise": "system",
         "device": found["device"],
         "cores": len(os.sched_getaffinity(0)),
-        "command": f"python {' '.join(sys.argv)}",
+        "command": command_of("python", sys.argv),
         "commit": code,
         "versions": versions(),
     }

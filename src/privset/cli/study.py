@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from privset.errors import ConfigError
 from privset.methods import Claim
 from privset.release.statement import rounded_up
 from privset.studies import STUDIES, Outcome, Results
+from privset.studies.runner import command_of
 
 Name = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="NAME")]]
 
@@ -100,21 +100,6 @@ def list_studies(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _command(arguments: Sequence[str]) -> str:
-    """The command for the file, without where things are on this machine.
-
-    >>> _command(["real", "--results", "/home/me/results", "--jobs", "2", "--data-dir=/data"])
-    'privset study run real --jobs 2'
-    """
-    words, place = [], False
-    for word in arguments:
-        name = word.partition("=")[0].replace("_", "-")
-        if not place and name not in ("--results", "--data-dir"):
-            words.append(word)
-        place = not place and "=" not in word and name in ("--results", "--data-dir")
-    return shlex.join(["privset", "study", "run", *words])
-
-
 def run(arguments: Sequence[str]) -> int:
     """`privset study run NAME`; exits with 1 if anything failed."""
     parsed = parse(RunArguments, arguments, "privset study run")
@@ -138,7 +123,7 @@ def run(arguments: Sequence[str]) -> int:
                 shard=shard,
                 observer=bars,
                 data_dir=parsed.data_dir,
-                command=_command(arguments),
+                command=command_of("privset study run", arguments),
             )
     if parsed.json:
         console.show_json(dataclasses.asdict(outcome))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -307,6 +308,21 @@ class _Bench:
             kept = Path(tempfile.mkdtemp(dir=self._folder)) / "statistics"
             self._measured[key] = shutil.copytree(folder, kept), piece.seconds
         return folder
+
+
+def command_of(program: str, arguments: Sequence[str]) -> str:
+    """A command for a file of results, without where things are on this machine.
+
+    >>> command_of("privset study run", ["real", "--results", "/home/me/results", "--jobs", "2", "--data-dir=/data"])
+    'privset study run real --jobs 2'
+    """
+    words, place = [], False
+    for word in arguments:
+        name = word.partition("=")[0].replace("_", "-")
+        if not place and name not in ("--results", "--data-dir"):
+            words.append(word)
+        place = not place and "=" not in word and name in ("--results", "--data-dir")
+    return f"{program} {shlex.join(words)}"
 
 
 def commit() -> str | None:
