@@ -11,18 +11,12 @@ of the numbers it writes.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import torch
 from torch import Tensor
 
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # it comes with the builds of torch for graphics cards
-    triton: Any = None
+from privset.kernel_language import AVAILABLE, jit, tl, triton
 
-AVAILABLE = triton is not None
 Pair = tuple[int, int]
 BLOCK = 128
 """Most rows and columns of a gradient that one program holds."""
@@ -193,11 +187,7 @@ def products(slope: Tensor, given: Tensor, form: Form, dtype: torch.dtype = torc
     return rows, squares.sum(1)
 
 
-def _jit(function: Any) -> Any:
-    return triton.jit(function) if AVAILABLE else function
-
-
-@_jit
+@jit
 def _convolve_kernel(
     given,
     weight,
@@ -233,7 +223,7 @@ def _convolve_kernel(
     tl.store(found + at, values, mask=(out < count)[:, None] & (place < high * wide)[None, :])
 
 
-@_jit
+@jit
 def _by_given_kernel(
     slope,
     weight,
@@ -273,7 +263,7 @@ def _by_given_kernel(
     tl.store(found + at, tl.sum(values, axis=0), mask=pixel < height * width)
 
 
-@_jit
+@jit
 def _products_kernel(
     slope,
     given,

@@ -3,18 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # it comes with the builds of torch for graphics cards
-    triton: Any = None
+from privset.kernel_language import AVAILABLE, jit, tl, triton
 
-AVAILABLE = triton is not None
 MOST = 2048
 """Numbers of a row that a program looks at together."""
 
@@ -46,11 +39,7 @@ def row_cosine(first: Tensor, second: Tensor, stabiliser: float) -> tuple[Tensor
     return distances, slopes
 
 
-def _jit(function: Any) -> Any:
-    return triton.jit(function) if AVAILABLE else function
-
-
-@_jit
+@jit
 def _row_kernel(
     first,
     second,

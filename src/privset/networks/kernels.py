@@ -8,15 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from privset.kernel_language import AVAILABLE, jit, tl, triton
 from privset.networks.geometry import Size, divided
-
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # it comes with the builds of torch for graphics cards
-    triton: Any = None
-
-AVAILABLE = triton is not None
 
 LARGEST = 2**14
 """Pixels of a map, each side rounded up to a power of two, beyond which it does not fit in registers."""
@@ -103,17 +96,13 @@ def _launch(
         )
 
 
-def _jit(function: Any) -> Any:
-    return triton.jit(function) if AVAILABLE else function
-
-
-@_jit
+@jit
 def _wide(values):
     """Numbers to compute with: half as many bits are enough to lie in memory with, and too few for that."""
     return values.to(tl.float32) if values.dtype == tl.bfloat16 else values
 
 
-@_jit
+@jit
 def _unit_maps(
     maps,
     count,
@@ -136,14 +125,14 @@ def _unit_maps(
     return centred * scale[:, None], scale, which, row, column, place, inside
 
 
-@_jit
+@jit
 def _of_each(values, which, count, channels, image_stride, channel_stride):
     """The scale or shift of each map."""
     place = which // channels * image_stride + which % channels * channel_stride
     return tl.load(values + place, mask=which < count, other=0.0)
 
 
-@_jit
+@jit
 def _store_pooled(
     pooled,
     values,
@@ -166,7 +155,7 @@ def _store_pooled(
     tl.store(pooled + place, means, mask=inside)
 
 
-@_jit
+@jit
 def _spread(
     slope,
     normed,
@@ -189,7 +178,7 @@ def _spread(
     return tl.where(normed <= 0, 0.0, given)
 
 
-@_jit
+@jit
 def _pool_kernel(
     maps,
     weight,
@@ -220,7 +209,7 @@ def _pool_kernel(
     _store_pooled(pooled, active, which, count, height, width, high, wide, tile, rows, columns)
 
 
-@_jit
+@jit
 def _slopes_kernel(
     maps,
     weight,
@@ -258,7 +247,7 @@ def _slopes_kernel(
         tl.store(by_bias + which, total, mask=which < count)
 
 
-@_jit
+@jit
 def _rates_kernel(
     maps,
     weight,
@@ -290,7 +279,7 @@ def _rates_kernel(
     _store_pooled(pooled, active, which, count, height, width, high, wide, tile, rows, columns)
 
 
-@_jit
+@jit
 def _bends_kernel(
     maps,
     weight,

@@ -3,18 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # it comes with the builds of torch for graphics cards
-    triton: Any = None
+from privset.kernel_language import AVAILABLE, jit, tl, triton
 
-AVAILABLE = triton is not None
 LANES = 128
 
 
@@ -39,16 +32,12 @@ def normals(key: Tensor, nonce: Tensor, position: Tensor, count: int) -> Tensor:
     return found
 
 
-def _jit(function: Any) -> Any:
-    return triton.jit(function) if AVAILABLE else function
-
-
-@_jit
+@jit
 def _turned(word, by: tl.constexpr):
     return (word << by) | (word >> (32 - by))
 
 
-@_jit
+@jit
 def _quarter(a, b, c, d):
     a += b
     d = _turned(d ^ a, 16)
@@ -61,12 +50,12 @@ def _quarter(a, b, c, d):
     return a, b, c, d
 
 
-@_jit
+@jit
 def _word(values, number: tl.constexpr, zero):
     return zero + tl.load(values + number).to(tl.uint32, bitcast=True)
 
 
-@_jit
+@jit
 def _block(key, nonce, position, lanes: tl.constexpr):
     """The 16 words of each lane's block, and the number of the lane."""
     lane = tl.program_id(0).to(tl.int64) * lanes + tl.arange(0, lanes)
@@ -110,7 +99,7 @@ def _block(key, nonce, position, lanes: tl.constexpr):
     )
 
 
-@_jit
+@jit
 def _words_kernel(key, nonce, position, found, count, lanes: tl.constexpr):
     lane, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, wa, wb, wc, wd, we, wf = _block(key, nonce, position, lanes)
     inside, place = lane < count, found + lane * 16
@@ -132,14 +121,14 @@ def _words_kernel(key, nonce, position, found, count, lanes: tl.constexpr):
     tl.store(place + 15, wf.to(tl.int32, bitcast=True), mask=inside)
 
 
-@_jit
+@jit
 def _uniform(high, low):
     """53 random bits as a number between 0 and 1, never 0."""
     bits = (high.to(tl.uint64) << 21) | (low.to(tl.uint64) >> 11)
     return (bits.to(tl.int64).to(tl.float64) + 0.5) * 1.1102230246251565e-16
 
 
-@_jit
+@jit
 def _store_pair(place, inside, w0, w1, w2, w3):
     radius = tl.sqrt(-2.0 * tl.log(_uniform(w0, w1)))
     angle = 6.283185307179586 * _uniform(w2, w3)
@@ -147,7 +136,7 @@ def _store_pair(place, inside, w0, w1, w2, w3):
     tl.store(place + 1, radius * tl.sin(angle), mask=inside)
 
 
-@_jit
+@jit
 def _normals_kernel(key, nonce, position, found, count, lanes: tl.constexpr):
     lane, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, wa, wb, wc, wd, we, wf = _block(key, nonce, position, lanes)
     inside, place = lane < count, found + lane * 8

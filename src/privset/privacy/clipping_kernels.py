@@ -3,20 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
+from privset.kernel_language import AVAILABLE, jit, tl, triton
 from privset.privacy.clipping import Shares
 
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # it comes with the builds of torch for graphics cards
-    triton: Any = None
-
-AVAILABLE = triton is not None
 TILE = 4096
 """Numbers that one program adds up together."""
 
@@ -59,11 +51,7 @@ def add(rows: Tensor, shares: Shares, totals: Tensor, *, taps: int, channels: in
         )
 
 
-def _jit(function: Any) -> Any:
-    return triton.jit(function) if AVAILABLE else function
-
-
-@_jit
+@jit
 def _add_kernel(
     rows,
     shares,
