@@ -1,6 +1,9 @@
 """What many tests need: small records with known public facts, and methods with settings of a second."""
 
 import dataclasses
+import importlib.util
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,6 +25,24 @@ from privset.methods import (
 
 # Threads of several test processes wait for each other on two cores; one each is faster by far.
 torch.set_num_threads(1)
+
+
+@pytest.fixture
+def benchmark_named(monkeypatch):
+    """A script of benchmarks/, read as if it were run."""
+
+    def read(name):
+        folder = Path(__file__).parents[1] / "benchmarks"
+        monkeypatch.syspath_prepend(folder)
+        spec = importlib.util.spec_from_file_location(f"{name}_benchmark", folder / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, spec.name, module)  # dataclasses look for it there
+        spec.loader.exec_module(module)
+        return module
+
+    return read
 
 
 def facts_for(size: int, *, classes: int = 3, side: int = 8, channels: int = 1, name: str = "toy") -> PublicFacts:

@@ -1,8 +1,5 @@
 """What benchmarks/kernels.py times gives the same by our kernels as by torch."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 import torch
 from tests.test_convolutions import (  # noqa: F401 - a fixture
@@ -15,17 +12,10 @@ from privset import convolutions
 from privset.methods import matching_kernels
 from privset.privacy import clipping_kernels
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "kernels.py"
-
 
 @pytest.fixture
-def kernels(monkeypatch):
-    monkeypatch.syspath_prepend(SCRIPT.parent)  # as if it were run
-    spec = importlib.util.spec_from_file_location("kernels_benchmark", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+def kernels(monkeypatch, benchmark_named):
+    module = benchmark_named("kernels")
     monkeypatch.setattr(module, "WIDTH", 8)
     return module
 

@@ -1,27 +1,15 @@
 """The benchmark that times the beginning of a method's run, with small presets on small images."""
 
 import dataclasses
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "methods.py"
-
 
 @pytest.fixture
-def methods(monkeypatch):
-    monkeypatch.syspath_prepend(SCRIPT.parent)  # as if it were run
-    spec = importlib.util.spec_from_file_location("methods_benchmark", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)  # dataclasses look for it there
-    spec.loader.exec_module(module)
-    return module
+def methods(benchmark_named):
+    return benchmark_named("methods")
 
 
 def run(methods, folder, name, *more):

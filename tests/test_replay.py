@@ -2,9 +2,7 @@
 
 import dataclasses
 import functools
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 
@@ -13,23 +11,17 @@ from privset.evaluation import RECIPES, Recipe
 from privset.methods import Moments, MomentsConfig
 from privset.privacy import PrivacyBudget
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "replay.py"
 TINY = "--data digits --epsilon 10 --per-class 2 --records 600 --networks 2 --width 4 --waves 6 --steps 4 --training 60"
 EXAM = "--recipe tiny --classifier-width 4"
 
 
 @pytest.fixture
-def replay(monkeypatch):
+def replay(monkeypatch, benchmark_named):
     def tiny(**_):
         return Recipe(name="tiny", epochs=20, full_rate_epochs=20, augment=False)
 
     monkeypatch.setitem(RECIPES, "tiny", tiny)
-    spec = importlib.util.spec_from_file_location("replay", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return benchmark_named("replay")
 
 
 def run(replay, folder, *more):
