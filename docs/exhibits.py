@@ -26,7 +26,11 @@ ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "images" / "sets.png"
 SHOWN = ("moments/mnist-eps1-ipc10.png", "moments/fashion-mnist-eps1-ipc10.png")
 GAP = 24
-AXES = {"batch": "records of 28x28, ConvNet of width 128", "width": "width of the ConvNet, 256 records of 28x28"}
+AXES = {
+    "batch": "records of 28x28, ConvNet of width 128",
+    "width": "width of the ConvNet, 256 records of 28x28",
+    "side": "side of the images, 256 of them, ConvNet of width 128",
+}
 
 _STUDIES = re.compile(r"(<!-- studies -->\n).*?(<!-- end of studies -->)", re.DOTALL)
 _CLAIMS = (

@@ -89,7 +89,7 @@ class Form:
 
 
 def of_images(given: Tensor, weight: Tensor) -> bool:
-    """Whether `convolve`, `by_given` and `by_weight` take these, and are worth it: few channels, float32, on a card."""
+    """Whether `convolve` and `by_weight` take these, and are worth it: few channels, float32, on a card."""
     return fits(given) and given.dtype == weight.dtype == torch.float32 and weight[0].numel() <= FEW
 
 
@@ -108,26 +108,6 @@ def convolve(given: Tensor, weight: Tensor, form: Form, dtype: torch.dtype = tor
             **form.constants(),
             outs=outs,
             places=places,
-            num_warps=4,
-        )
-    return found
-
-
-def by_given(slope: Tensor, weight: Tensor, form: Form) -> Tensor:
-    """From the slope by the maps ``[n, out, h', w']`` that by the images, in float32."""
-    found = slope.new_empty(len(slope), weight.shape[1], *form.given, dtype=torch.float32)
-    outs, pixels = 16, 256
-    grid = (len(slope), triton.cdiv(form.given[0] * form.given[1], pixels), weight.shape[1])
-    with torch.cuda.device_of(slope):
-        _by_given_kernel[grid](
-            slope.contiguous(),
-            weight.contiguous(),
-            found,
-            count=len(weight),
-            channels=weight.shape[1],
-            **form.constants(),
-            outs=outs,
-            pixels=pixels,
             num_warps=4,
         )
     return found
@@ -221,46 +201,6 @@ def _convolve_kernel(
         values += factor[:, None] * shown[None, :]
     at = (record * count + out[:, None]) * (high * wide) + place[None, :]
     tl.store(found + at, values, mask=(out < count)[:, None] & (place < high * wide)[None, :])
-
-
-@jit
-def _by_given_kernel(
-    slope,
-    weight,
-    found,
-    count: tl.constexpr,
-    channels: tl.constexpr,
-    height: tl.constexpr,
-    width: tl.constexpr,
-    high: tl.constexpr,
-    wide: tl.constexpr,
-    kernel_high: tl.constexpr,
-    kernel_wide: tl.constexpr,
-    down: tl.constexpr,
-    right: tl.constexpr,
-    above: tl.constexpr,
-    before: tl.constexpr,
-    outs: tl.constexpr,
-    pixels: tl.constexpr,
-):
-    """Some pixels of one channel of one image: from every map, all places whose patch they are in."""
-    record, channel = tl.program_id(0).to(tl.int64), tl.program_id(2)
-    pixel = tl.program_id(1) * pixels + tl.arange(0, pixels)
-    values = tl.zeros([outs, pixels], dtype=tl.float32)
-    for first in range(0, count, outs):
-        out = first + tl.arange(0, outs)
-        for tap in tl.static_range(kernel_high * kernel_wide):
-            row, column = pixel // width + above - tap // kernel_wide, pixel % width + before - tap % kernel_wide
-            inside = (pixel < height * width) & (row >= 0) & (row < high * down) & (row % down == 0)
-            inside = inside & (column >= 0) & (column < wide * right) & (column % right == 0)
-            place = row // down * wide + column // right
-            at = (record * count + out[:, None]) * (high * wide) + place[None, :]
-            by = tl.load(slope + at, mask=(out < count)[:, None] & inside[None, :], other=0.0)
-            line = (out * channels + channel) * (kernel_high * kernel_wide) + tap
-            factor = tl.load(weight + line, mask=out < count, other=0.0)
-            values += factor[:, None] * by.to(tl.float32)
-    at = (record * channels + channel) * (height * width) + pixel
-    tl.store(found + at, tl.sum(values, axis=0), mask=pixel < height * width)
 
 
 @jit

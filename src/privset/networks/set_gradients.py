@@ -86,8 +86,6 @@ class _Block(abc.ABC):
 
     def backwards(self, slope: Tensor, weight: Tensor) -> Tensor:
         """From the gradient by the convolved maps that by what was given."""
-        if convolutions.of_images(self.given, weight):
-            return convolutions.by_given(slope, weight, _form(self.convolution, self.given))
         return self._slopes(slope, weight, (True, False, False))[0]
 
     def by_weight(self) -> Tensor:
