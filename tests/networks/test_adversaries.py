@@ -1,3 +1,5 @@
+import warnings
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -8,6 +10,7 @@ from privset.facts import PublicFacts
 from privset.networks.adversaries import (
     ConditionalDcgan,
     ConditionalDiscriminator,
+    convolved,
     convolved_by_products,
 )
 
@@ -86,15 +89,46 @@ def test_the_discriminator_is_two_convolutions_and_two_layers_with_batch_norm_or
 
 
 @pytest.mark.parametrize("side", [8, 9])
-def test_convolutions_by_products_are_the_same_for_one_network_and_for_many(side):
+@pytest.mark.parametrize("card", [False, True])
+def test_a_class_counts_as_a_constant_map_of_its_own_does(side, card, monkeypatch):
     random = torch.Generator().manual_seed(0)
-    maps, kernels, biases = (
-        torch.randn(shape, generator=random, dtype=torch.float64) for shape in ((3, 2, 4, side, 8), (3, 5, 100), (3, 5))
+    maps, marks, kernel, bias = (
+        torch.randn(shape, generator=random, dtype=torch.float64)
+        for shape in ((2, 4, side, 7), (2, 3), (5, 7 * 25), (5,))
     )
-    together = vmap(convolved_by_products)(maps, kernels, biases)
+    whole = torch.cat([maps, marks[:, :, None, None].expand(-1, -1, side, 7)], dim=1)
+    expected = F.conv2d(whole, kernel.view(5, 7, 5, 5), bias, stride=2, padding=2)
+    if card:  # where convolutions are done by products
+        monkeypatch.setattr(F, "conv2d", lambda given, weight, **_: convolved_by_products(given, weight.flatten(1)))
+    assert torch.allclose(convolved(maps, marks, kernel, bias), expected)
+
+
+@pytest.mark.parametrize("side", [8, 9])
+def test_convolutions_by_products_and_their_slopes_are_the_same_for_one_network_and_for_many(side):
+    random = torch.Generator().manual_seed(0)
+    maps, kernels, towards = (
+        torch.randn(shape, generator=random, dtype=torch.float64)
+        for shape in ((3, 2, 4, side, 8), (3, 5, 100), (3, 2, 5, (side + 1) // 2, 4))
+    )
+
+    def slopes(maps, kernel, towards):
+        def product(maps, kernel):
+            return (convolved_by_products(maps, kernel) * towards).sum()
+
+        return grad(product, argnums=(0, 1))(maps, kernel)
+
+    with warnings.catch_warnings(), torch.profiler.profile() as profile:
+        warnings.simplefilter("error")  # torch warns of what it does one by one
+        found = vmap(convolved_by_products)(maps, kernels), *vmap(slopes)(maps, kernels, towards)
+    calls = {event.key: event.count for event in profile.key_averages()}
+    assert "aten::im2col" not in calls  # F.unfold: a card takes images one by one
+    assert calls["aten::col2im"] == 2  # F.fold: as it is called for one network, and for all of them at once
     for number in range(3):
-        expected = F.conv2d(maps[number], kernels[number].view(5, 4, 5, 5), biases[number], stride=2, padding=2)
-        assert torch.allclose(together[number], expected)
+        image, kernel = maps[number].clone().requires_grad_(), kernels[number].view(5, 4, 5, 5).clone().requires_grad_()
+        expected = F.conv2d(image, kernel, stride=2, padding=2)
+        by_image, by_kernel = torch.autograd.grad(expected, (image, kernel), towards[number])
+        for ours, theirs in zip(found, (expected, by_image, by_kernel.flatten(1)), strict=True):
+            assert torch.allclose(ours[number], theirs)
 
 
 def test_many_side_by_side_are_as_one_after_the_other():

@@ -6,6 +6,7 @@ Thousands of discriminators learn side by side under `torch.func.vmap`, so their
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
@@ -67,17 +68,12 @@ class ConditionalDiscriminator:
         """Logits ``[n]``."""
         marks = (labels[:, None] == torch.arange(self._classes, device=labels.device)).to(pixels.dtype)
         marks = self._label_weight * marks
-        maps = F.leaky_relu(self._convolved(weights, "first", _with_marks(pixels, marks)), 0.2)
-        maps = self._normed(weights, "second", self._convolved(weights, "second", _with_marks(maps, marks)), (0, 2, 3))
+        maps = F.leaky_relu(convolved(pixels, marks, weights["first"], weights["first bias"]), 0.2)
+        maps = convolved(maps, marks, weights["second"], weights["second bias"])
+        maps = self._normed(weights, "second", maps, (0, 2, 3))
         flat = torch.cat([F.leaky_relu(maps, 0.2).flatten(1), marks], dim=1)
         hidden = self._normed(weights, "hidden", flat @ weights["hidden"].T, (0,))
         return (torch.cat([F.leaky_relu(hidden, 0.2), marks], dim=1) @ weights["last"].T + weights["last bias"])[:, 0]
-
-    def _convolved(self, weights: Weights, name: str, maps: Tensor) -> Tensor:
-        kernel, bias = weights[name], weights[f"{name} bias"]
-        if maps.is_cuda:
-            return convolved_by_products(maps, kernel, bias)
-        return F.conv2d(maps, kernel.view(len(kernel), -1, _KERNEL, _KERNEL), bias, stride=2, padding=_PADDING)
 
     def _normed(self, weights: Weights, name: str, values: Tensor, axes: tuple[int, ...]) -> Tensor:
         shape = (1, -1) + (1,) * (values.ndim - 2)
@@ -87,16 +83,70 @@ class ConditionalDiscriminator:
         return values * weights[f"{name} scale"].view(shape) + weights[f"{name} bias"].view(shape)
 
 
-def convolved_by_products(maps: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
+def convolved(maps: Tensor, marks: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
+    """The 5x5 convolution of stride 2 of maps and, behind them, one constant map for each class.
+
+    The constant maps are never made: what they come to is the same for all images of a class.
+
+    Args:
+        maps: ``[n, c, h, w]``.
+        marks: What each class's map is filled with ``[n, k]``.
+        kernel: ``[m, (c + k) * 25]``.
+        bias: ``[m]``.
+
+    Returns:
+        Maps ``[n, m, h / 2, w / 2]``, sides rounded up.
+    """
+    count, channels, taps = len(maps), maps.shape[1], _KERNEL**2
+    own, of_marks = kernel[:, : channels * taps], kernel[:, channels * taps :].view(len(kernel), -1, taps)
+    high, wide = ((side + 1) // 2 for side in maps.shape[2:])
+    seen = _patches(
+        maps.new_ones(1, 1, *maps.shape[2:])
+    )  # which pixels of the kernel lie within the image, at each place
+    constant = marks @ torch.einsum("pt,mkt->kpm", seen, of_marks).flatten(1) + bias.repeat(high * wide)
+    constant = constant.view(count, high, wide, len(kernel)).permute(0, 3, 1, 2)
+    if not maps.is_cuda:
+        return F.conv2d(maps, own.view(len(kernel), channels, _KERNEL, _KERNEL), stride=2, padding=_PADDING) + constant
+    return convolved_by_products(maps, own) + constant
+
+
+def convolved_by_products(maps: Tensor, kernel: Tensor) -> Tensor:
     """Maps ``[n, c, h, w]`` and kernels ``[m, c * 25]`` -> maps ``[n, m, h / 2, w / 2]``: 5x5, of stride 2.
 
     With kernels of their own for thousands of networks a convolution has thousands of groups, which graphics cards are
     not made for; as many small products of matrices are what they do best.
     """
-    patches = F.unfold(maps, _KERNEL, padding=_PADDING, stride=2)  # [n, c * 25, h / 2 * w / 2]
-    rows = patches.transpose(1, 2).reshape(-1, patches.shape[1])
-    height, width = ((side + 1) // 2 for side in maps.shape[2:])
-    return (rows @ kernel.T + bias).view(len(maps), height, width, -1).permute(0, 3, 1, 2)
+    high, wide = ((side + 1) // 2 for side in maps.shape[2:])
+    return (_Patches.apply(maps) @ kernel.T).view(len(maps), high, wide, -1).permute(0, 3, 1, 2)
+
+
+def _patches(maps: Tensor) -> Tensor:
+    """Maps ``[n, c, h, w]`` -> what the kernel sees at each place ``[n * h / 2 * w / 2, c * 25]``."""
+    views = F.pad(maps, (_PADDING,) * 4).unfold(2, _KERNEL, 2).unfold(3, _KERNEL, 2)
+    return views.permute(0, 2, 3, 1, 4, 5).reshape(-1, maps.shape[1] * _KERNEL**2)
+
+
+class _Patches(torch.autograd.Function):
+    """`_patches`, for all images of all networks at once, and so its gradient.
+
+    torch's own, `F.unfold`, takes images one by one on a graphics card; the gradient of the views does so under vmap.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(maps: Tensor) -> Tensor:  # type: ignore[override]
+        return _patches(maps)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:  # noqa: ARG004 - as torch calls it
+        ctx.shape = inputs[0].shape
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> Tensor:  # type: ignore[override]
+        count, channels, *sides = ctx.shape
+        columns = slope.reshape(count, -1, channels * _KERNEL**2).transpose(1, 2)
+        return F.fold(columns, sides, _KERNEL, padding=_PADDING, stride=2)
 
 
 def _with_marks(maps: Tensor, marks: Tensor) -> Tensor:
