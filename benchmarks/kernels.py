@@ -22,8 +22,10 @@ from torch import Tensor
 from machine import described
 from privset import convolutions
 from privset.convolutions import Form
+from privset.methods import transport_kernels
 from privset.methods.matching import _STABILISER, row_cosine_distance
 from privset.methods.matching_kernels import row_cosine
+from privset.methods.transport import falling, potentials
 from privset.privacy import clipping_kernels
 from privset.privacy.clipping import Shares
 from privset.studies.results import write
@@ -95,6 +97,15 @@ def pairs(count: int, device: torch.device) -> Iterator[tuple[str, Work, Work]]:
         return torch.autograd.grad(row_cosine_distance([given], [second]), given)[0]
 
     yield "distance of two gradients", lambda: row_cosine(first, second, _STABILISER)[1], slopes
+
+    costs, logs = 400 * torch.rand(count, count + 33, device=device), torch.zeros(count, device=device)
+    if transport_kernels.fits(costs):
+        other_logs, temperatures = torch.zeros(count + 33, device=device), falling(73.4, 0.05, 0.5)
+        yield (
+            "potentials of a transport",
+            lambda: transport_kernels.potentials(costs, logs, other_logs, temperatures)[0],
+            lambda: potentials(costs, logs, other_logs, temperatures)[0],
+        )
 
 
 def median(work: Work, turns: int) -> float:

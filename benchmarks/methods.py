@@ -6,8 +6,9 @@ are cut to a few steps and counted in full. So every method's settings can be ti
 
     python benchmarks/methods.py gs-wgan:standard:10 g-pate:paper:1 --device cuda --seconds 20
 
-names a method, a preset and an epsilon each time, and writes results/speed/method-NAME-PRESET-epsE-DEVICE.json; what is
-on file is skipped (--again measures anew). Drawing the images at the end, and saving them, is not in the time.
+names a method, a preset and an epsilon each time, and writes results/speed/method-NAME-PRESET-epsE-ipcN-DEVICE.json;
+what is on file is skipped (--again measures anew). Sets are of 6,000 images a class; psg-prior:paper:10:20 names
+another number. Drawing the images at the end, and saving them, is not in the time.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ from privset.studies.results import write
 
 EARLIER = {"warm_up": "warming up critics", "pretraining": "teaching teachers"}
 """Settings that say how long a phase before the longest one takes, and the phase."""
+PER_CLASS = 6000
+"""Images of each class, unless told: as many as the paper compares methods with."""
 FEW = 4
 """Steps that such a phase is cut to."""
 UNCOUNTED = 3
@@ -102,12 +105,21 @@ class Clock(Observer):
         return time.perf_counter()
 
 
-def measure(name: str, preset: str, epsilon: float, *, device: torch.device, seconds: float, facts: PublicFacts) -> Any:
+def measure(
+    name: str,
+    preset: str,
+    epsilon: float,
+    per_class: int,
+    *,
+    device: torch.device,
+    seconds: float,
+    facts: PublicFacts,
+) -> Any:
     """Seconds a step of each phase, and minutes of all of them."""
     kind = METHODS[name]
     if not issubclass(kind, SetMethod) or issubclass(kind, MeasuringMethod):
         raise SystemExit(f"{name} is not one long loop; time it by benchmarks/release.py, or by its study")
-    config = kind.presets[preset](6000, epsilon)
+    config = kind.presets[preset](per_class, epsilon)
     full = {phase: getattr(config, setting) for setting, phase in EARLIER.items() if hasattr(config, setting)}
     cut = {setting: min(getattr(config, setting), FEW) for setting in EARLIER if hasattr(config, setting)}
     method = kind(dataclasses.replace(config, **cut))
@@ -131,10 +143,11 @@ def measure(name: str, preset: str, epsilon: float, *, device: torch.device, sec
     }
     minutes = sum(one["steps"] * one["seconds a step"] for one in phases.values()) / 60
     return {
-        "what": f"{name}, preset {preset}, epsilon {epsilon:g}, MNIST's size: a run",
+        "what": f"{name}, preset {preset}, epsilon {epsilon:g}, {per_class:,} a class, MNIST's size: a run",
         "method": name,
         "preset": preset,
         "epsilon": epsilon,
+        "per_class": per_class,
         "value": minutes,
         "unit": "min",
         "ratio_to": None,
@@ -148,21 +161,21 @@ def measure(name: str, preset: str, epsilon: float, *, device: torch.device, sec
 def main(words: Sequence[str] | None = None, facts: PublicFacts = FACTS) -> None:
     """Measure and put on file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", metavar="METHOD:PRESET:EPSILON")
+    parser.add_argument("runs", nargs="+", metavar="METHOD:PRESET:EPSILON[:PER_CLASS]")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seconds", type=float, default=20, help="that the longest phase is timed for")
     parser.add_argument("--again", action="store_true", help="also what is on file")
     parser.add_argument("--results", type=Path, default=Path("results"))
     args = parser.parse_args(words)
     for run in args.runs:
-        name, preset, epsilon = run.split(":")
-        path = args.results / "speed" / f"method-{name}-{preset}-eps{epsilon}-{args.device}.json"
+        name, preset, epsilon, *more = run.split(":")
+        per_class = int(more[0]) if more else PER_CLASS
+        path = args.results / "speed" / f"method-{name}-{preset}-eps{epsilon}-ipc{per_class}-{args.device}.json"
         if path.exists() and not args.again:
             print(f"{path} is on file")
             continue
-        found = measure(
-            name, preset, float(epsilon), device=torch.device(args.device), seconds=args.seconds, facts=facts
-        )
+        device = torch.device(args.device)
+        found = measure(name, preset, float(epsilon), per_class, device=device, seconds=args.seconds, facts=facts)
         write(path, (json.dumps(found, indent=2) + "\n").encode())
         print(f"{found['what']}: {found['value']:.1f} min, {found['peak_memory_mib']:.0f} MiB: {path}", flush=True)
 

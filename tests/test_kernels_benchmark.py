@@ -9,7 +9,7 @@ from tests.test_convolutions import (  # noqa: F401 - a fixture
 )
 
 from privset import convolutions
-from privset.methods import matching_kernels
+from privset.methods import matching_kernels, transport_kernels
 from privset.privacy import clipping_kernels
 
 
@@ -22,7 +22,7 @@ def kernels(monkeypatch, benchmark_named):
 
 @needs_kernels
 def test_both_give_the_same(kernels, monkeypatch):
-    for module in (convolutions, clipping_kernels, matching_kernels):
+    for module in (convolutions, clipping_kernels, matching_kernels, transport_kernels):
         monkeypatch.setattr(module, "fits", lambda _: True)
     names = []
     for name, ours, theirs in kernels.pairs(3, torch.device(CARD)):
@@ -30,7 +30,7 @@ def test_both_give_the_same(kernels, monkeypatch):
         assert found.shape == expected.shape
         assert float((found - expected).norm() / expected.norm()) < 0.01
         names.append(name)
-    assert len(set(names)) == len(names) == 8
+    assert len(set(names)) == len(names) == 9
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")

@@ -15,7 +15,7 @@ def methods(benchmark_named):
 def run(methods, folder, name, *more):
     facts = dataclasses.replace(methods.FACTS, height=8, width=8, size=1500)
     methods.main([f"{name}:small:10", "--results", str(folder), *more], facts)
-    return json.loads((folder / "speed" / f"method-{name}-small-eps10-cpu.json").read_bytes())
+    return json.loads((folder / "speed" / f"method-{name}-small-eps10-ipc6000-cpu.json").read_bytes())
 
 
 def test_a_phase_that_was_cut_is_counted_in_full(methods, tmp_path):
@@ -53,3 +53,11 @@ def test_a_clock_leaves_the_first_steps_out(methods, monkeypatch):
     assert (phase.taken, phase.counted) == (5, 2)
     # The clock was looked at once to begin, after each of three steps, after the two that count, and to stop.
     assert phase.seconds == 6 - 3
+
+
+def test_a_set_of_another_size_is_a_run_of_its_own(methods, tmp_path):
+    found = run(methods, tmp_path, "psg", "--seconds", "0.1")
+    facts = dataclasses.replace(methods.FACTS, height=8, width=8, size=1500)
+    methods.main(["psg:small:10:2", "--results", str(tmp_path), "--seconds", "0.1"], facts)
+    other = json.loads((tmp_path / "speed" / "method-psg-small-eps10-ipc2-cpu.json").read_bytes())
+    assert (found["per_class"], other["per_class"]) == (6000, 2)

@@ -7,6 +7,7 @@ from tests.conftest import TINY, facts_for, records_for
 
 from privset.data import Records
 from privset.errors import ConfigError
+from privset.facts import scale
 from privset.methods.dp_sinkhorn import DpSinkhorn, DpSinkhornConfig, Objective
 from privset.privacy import RELATION, Curator, GaussianEvent, Ledger, PrivacyBudget, seeded_noise, spend
 
@@ -42,22 +43,47 @@ def test_the_gradient_of_the_objective_draws_images_to_records_of_their_class():
     objective = Objective(dataclasses.replace(TINY["dp-sinkhorn"], redrawn=0.0), facts)
     bright, dark = torch.ones(1, 1, 8, 8), -torch.ones(1, 1, 8, 8)
     generated, labels = torch.zeros(2, 1, 8, 8, requires_grad=True), torch.tensor([0, 1])
+    apart = objective.apart(generated, labels)
     loss = objective(
-        generated, generated[:0], labels, torch.cat([bright, dark]), torch.tensor([0, 1]), torch.tensor([0.5, 0.5])
+        generated, apart, labels, torch.cat([bright, dark]), torch.tensor([0, 1]), torch.tensor([0.5, 0.5])
     )
     (slope,) = torch.autograd.grad(loss, generated)
     assert bool((slope[0] < 0).all())
     assert bool((slope[1] > 0).all())
 
 
-def test_generated_images_are_held_apart_and_the_redrawn_ones_by_no_more_than_the_clip_norm():
+def test_the_gradient_is_that_of_twice_the_cost_to_records_less_the_cost_to_generated_ones():
     facts = facts_for(40, classes=2)
-    config = dataclasses.replace(TINY["dp-sinkhorn"], clip_norm=0.25)
+    objective = Objective(TINY["dp-sinkhorn"], facts)
+    random = torch.Generator().manual_seed(0)
+    images, records = (0.5 * torch.randn(6, 1, 8, 8, generator=random) for _ in range(2))
+    labels, weights = torch.tensor([0, 1, 1, 0]), torch.tensor([0.3, 0.2, 0.1, 0.2, 0.2, 0.0])
+    generated, redrawn, kinds = images[:4].clone().requires_grad_(), images[4:].clone().requires_grad_(), weights > 0.15
+
+    def cost(first, second, others, of_others, weights=None):
+        return objective._transport(first.flatten(1), second, others.flatten(1), of_others, weights)
+
+    pixels = 2 * scale(records, facts) - 1
+    towards = cost(generated, labels, pixels, kinds.long(), weights)
+    between = cost(generated, labels, torch.cat([generated[2:], redrawn]), torch.cat([labels[2:], labels[:2]]))
+    expected = torch.autograd.grad(2 * towards - between, (generated, redrawn))
+    apart, leaf = objective.apart(images, labels), images[:4].clone().requires_grad_()
+    (found,) = torch.autograd.grad(objective(leaf, apart[:4], labels, records, kinds.long(), weights), leaf)
+    torch.testing.assert_close(found, expected[0])
+    torch.testing.assert_close(apart[4:], expected[1])
+
+
+def test_images_drawn_anew_are_held_apart_by_no_more_than_the_clip_norm():
+    facts = facts_for(40, classes=2)
+    objective = Objective(dataclasses.replace(TINY["dp-sinkhorn"], clip_norm=0.25), facts)
     images = 0.1 * torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    slope = Objective(config, facts).slope_of_redrawn(images, torch.tensor([0, 0, 1, 1]))
+    slope = objective.apart(images, torch.tensor([0, 0, 1, 1]))[4:]
     assert slope.shape == (2, 1, 8, 8)
-    assert float(slope.norm()) == pytest.approx(0.25, rel=1e-5)
-    assert Objective(config, facts).slope_of_redrawn(images, torch.tensor([0, 0, 1, 1, 0, 1])).shape[0] == 0
+    short = objective.shortened(slope)
+    assert float(short.norm()) == pytest.approx(0.25, rel=1e-5)
+    assert torch.allclose(short / short.norm(), slope / slope.norm())
+    assert torch.equal(objective.shortened(1e-3 * short), 1e-3 * short)
+    assert objective.shortened(objective.apart(images, torch.tensor([0, 0, 1, 1, 0, 1]))[6:]).shape[0] == 0
 
 
 def test_without_noise_images_come_to_look_like_the_records_of_their_class():

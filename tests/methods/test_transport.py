@@ -1,14 +1,20 @@
 import itertools
 import math
+import os
 
 import pytest
 import torch
 from scipy.optimize import linear_sum_assignment
 from tests.conftest import facts_for
 
-from privset.methods.transport import Transport, falling, softmin
+from privset.methods import transport_kernels
+from privset.methods.transport import Transport, falling, potentials, softmin
 
 FACTS = facts_for(40, side=8)
+INTERPRETED = transport_kernels.AVAILABLE and os.environ.get("TRITON_INTERPRET") == "1"
+RUNS = INTERPRETED or (transport_kernels.AVAILABLE and torch.cuda.is_available())
+CARD = "cuda" if torch.cuda.is_available() else "cpu"
+needs_kernels = pytest.mark.skipif(not RUNS, reason="neither a card nor the interpreter")
 
 
 def clouds(count=6, seed=0):
@@ -76,3 +82,37 @@ def test_temperatures_fall_by_half_from_the_diameter_which_comes_twice_to_the_bl
 def test_a_smooth_minimum_of_one_cost_is_that_cost():
     assert float(softmin(torch.tensor([[7.0]]), torch.zeros(1), 0.3)) == pytest.approx(7.0)
     assert math.isinf(float(softmin(torch.tensor([[7.0]]), torch.tensor([-math.inf]), 0.3)))
+
+
+@needs_kernels
+@pytest.mark.parametrize(("count", "places", "drawn"), [(50, 83, 47), (16, 16, 16), (3, 40, 1), (70, 5, 5)])
+def test_the_kernel_finds_the_same_potentials(count, places, drawn):
+    random = torch.Generator().manual_seed(0)
+    costs = 400 * torch.rand(count, places, generator=random, dtype=torch.float64) ** 2
+    logs, other_logs = torch.rand(count, generator=random).log(), torch.full((places,), -math.inf)
+    other_logs[:drawn] = -math.log(drawn)
+    temperatures = falling(73.4, 0.05, 0.5)
+    expected = potentials(costs, logs.double(), other_logs.double(), temperatures)
+    strange = costs.float().T.contiguous().T.to(CARD)
+    found = transport_kernels.potentials(strange, logs.to(CARD), other_logs.to(CARD), temperatures)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours.cpu().double(), theirs, rtol=1e-4, atol=1e-3)
+
+
+@needs_kernels
+def test_a_transport_by_the_kernel_has_the_same_cost_and_gradient(monkeypatch):
+    x, lx, y, ly = (part.float() if part.is_floating_point() else part for part in clouds())
+    transport, found = Transport(FACTS, label_scale=15.0, l1_weight=1.0), []
+    for kernel in (False, True):
+        monkeypatch.setattr(transport_kernels, "fits", lambda _, kernel=kernel: kernel)
+        leaf = x.to(CARD).requires_grad_()
+        cost = transport(leaf, lx.to(CARD), y.to(CARD), ly.to(CARD))
+        found.append((cost.detach(), torch.autograd.grad(cost, leaf)[0]))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_only_what_one_program_can_hold_is_left_to_the_kernel():
+    assert not transport_kernels.fits(torch.zeros(3, 3))
+    if transport_kernels.AVAILABLE:
+        assert transport_kernels._held(torch.zeros(50, 83)) == (64, 128, 8192)

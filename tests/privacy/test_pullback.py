@@ -9,7 +9,7 @@ from tests.conftest import facts_for, records_for, resized, without
 from privset.errors import ConfigError
 from privset.privacy import BudgetExceeded, Curator, Ledger, PrivacyBudget, PullbackQuestion, Tally, seeded_noise
 from privset.privacy.pullback import places_for, shortened_sum
-from privset.privacy.sampling import fixed_sample
+from privset.privacy.sampling import fixed_sample, poisson_sample, seated
 
 FREE = PrivacyBudget(epsilon=math.inf)
 
@@ -156,6 +156,44 @@ def test_what_could_not_be_bounded_or_is_about_others_is_refused_uncharged(facts
         with pytest.raises(ConfigError, match=sentence):
             refused()
     assert not ledger.events
+
+
+def test_a_sample_that_is_made_on_a_card_gives_the_same_answers_as_one_from_the_processor(facts, records, monkeypatch):
+    """The card's way, on a processor: everything after the draw is the same."""
+
+    def by_mask(source, size, rate, places, device):
+        mask = torch.zeros(size, dtype=torch.bool)
+        mask[poisson_sample(source, size, rate)] = True
+        return seated(mask, places)
+
+    usual = [curator_for(records, facts, seed=seed).pullback(clean(rate=0.1), nearest, images()) for seed in range(8)]
+    monkeypatch.setattr("privset.privacy.pullback.seated_sample", by_mask)
+    other = [curator_for(records, facts, seed=seed).pullback(clean(rate=0.1), nearest, images()) for seed in range(8)]
+    assert any(bool(answer.any()) for answer in usual)
+    for ours, theirs in zip(other, usual, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_an_answer_is_not_overwritten_by_the_next_one(facts, records, monkeypatch):
+    """What a graphics card plays back writes its result where the last one stood."""
+    place = []
+
+    def played_back(step, device):
+        def play(*arguments):
+            found = step(*arguments)
+            place[:] = place or [torch.empty_like(found)]
+            return place[0].copy_(found)
+
+        return play
+
+    monkeypatch.setattr("privset.privacy.pullback.recorded", played_back)
+    tally = Tally()
+    curator = curator_for(records, facts, tally=tally)
+    first = curator.pullback(clean(), nearest, images().double())
+    kept = first.clone()
+    curator.pullback(clean(), nearest, images(seed=1).double())
+    assert torch.equal(first, kept)
+    assert tally.not_finite == 0
 
 
 def test_each_loss_is_recorded_once(facts, records, monkeypatch):

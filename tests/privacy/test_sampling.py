@@ -5,7 +5,7 @@ import torch
 from scipy import stats
 
 from privset.privacy import seeded_noise, system_noise
-from privset.privacy.sampling import joined, poisson_sample, poisson_samples
+from privset.privacy.sampling import joined, poisson_sample, poisson_samples, seated, seated_sample
 
 
 def test_each_record_enters_independently_at_the_stated_rate():
@@ -85,3 +85,26 @@ def test_joined_samples_have_every_record_once_and_know_where_it_is():
     assert torch.equal(first, first.sort().values)
     none, members = joined([torch.empty(0, dtype=torch.int64)] * 2)
     assert (none.shape, members.shape) == ((0,), (2, 0))
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.5, 1.0])
+def test_the_first_of_a_sample_are_seated_in_order_and_no_one_else(rate):
+    random = torch.Generator().manual_seed(0)
+    for places in (1, 7, 40):
+        for _ in range(20):
+            mask = torch.rand(40, generator=random) < rate
+            numbers, count = seated(mask, places)
+            expected = mask.nonzero().flatten()[:places]
+            assert int(count) == len(expected)
+            assert torch.equal(numbers[: len(expected)], expected)
+            assert not numbers[len(expected) :].any()
+
+
+def test_a_seated_sample_is_a_poisson_sample():
+    expected = poisson_sample(seeded_noise(3), 200, 0.1)
+    numbers, count = seated_sample(seeded_noise(3), 200, 0.1, 60, torch.device("cpu"))
+    assert torch.equal(numbers[: int(count)], expected)
+    assert not numbers[int(count) :].any()
+    few, count = seated_sample(seeded_noise(3), 200, 0.1, 5, torch.device("cpu"))
+    assert int(count) == 5
+    assert torch.equal(few, expected[:5])

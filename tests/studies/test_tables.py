@@ -3,7 +3,19 @@ import shutil
 from pathlib import Path
 
 from privset.studies import get
-from privset.studies.tables import changed, compared, filled, gradients, replay, seconds, sizes, stages, steps, table
+from privset.studies.tables import (
+    changed,
+    compared,
+    filled,
+    gradients,
+    replay,
+    runs,
+    seconds,
+    sizes,
+    stages,
+    steps,
+    table,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -153,4 +165,24 @@ def test_what_benchmarks_measured_is_read_from_their_files(tmp_path):
     assert steps("cuda", tmp_path).splitlines()[2:] == [
         "| 10 | 1.00 ms | 2.00 ms | 0.50 ms | 100,000 | 450,000 | 15 min | 2.0 GiB |",
         "| 20 | 1.00 ms | 2.00 ms | 0.50 ms | 100,000 | 450,000 | 30 min | 2.0 GiB |",
+    ]
+
+
+def test_a_run_of_each_method_is_one_row(tmp_path):
+    (tmp_path / "speed").mkdir()
+    found = {
+        "method": "gs-wgan",
+        "preset": "standard",
+        "epsilon": 10.0,
+        "per_class": 6000,
+        "value": 8.06,
+        "phases": {"warming up critics": {"steps": 100}, "training a generator": {"steps": 1500}},
+        "peak_memory_mib": 14_592.0,
+    }
+    for name in ("gs-wgan", "dp-cgan"):
+        path = tmp_path / "speed" / f"method-{name}-standard-eps10-ipc6000-cuda.json"
+        path.write_text(json.dumps(found | {"method": name}), encoding="utf-8")
+    assert runs("cuda", tmp_path).splitlines()[2:] == [
+        "| `dp-cgan` | `standard` | 10 | 6,000 | 1,500 | 8.1 min | 14.2 GiB |",
+        "| `gs-wgan` | `standard` | 10 | 6,000 | 1,500 | 8.1 min | 14.2 GiB |",
     ]

@@ -185,15 +185,15 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
         def codes(labels: Tensor) -> Tensor:
             return sent(network.draw(labels, random), device)
 
-        @torch.no_grad()
-        def generate(given: Tensor) -> Tensor:
-            return network(given)
+        def generate(given: Tensor, labels: Tensor) -> Tensor:
+            """Images of these codes, and behind them the slopes that hold them apart."""
+            with torch.no_grad():
+                images = network(given)
+            return torch.cat([images, objective.apart(images, labels)])
 
-        def learn(given: Tensor, labels: Tensor, answer: Tensor) -> Tensor:
+        def learn(given: Tensor, slope: Tensor) -> Tensor:
             # Generated again, since two recordings cannot share what autograd remembers.
-            images = network(given)
-            slope = objective.slope_of_redrawn(images.detach(), labels)
-            slopes = torch.autograd.grad(images, weights, torch.cat([answer, slope]))
+            slopes = torch.autograd.grad(network(given), weights, slope)
             adam.step([s + config.weight_decay * w.detach() for s, w in zip(slopes, weights, strict=True)])
             with torch.no_grad():
                 for average, weight in zip(averages, weights, strict=True):
@@ -212,13 +212,13 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
             labels = torch.randint(classes, (config.batch_size,), generator=random)
             given = codes(torch.cat([labels, labels[:anew]]))
             labels = sent(labels, device)
-            images = make(given)
-            generated, redrawn = images[: config.batch_size], images[config.batch_size :]
-            answer = curator.pullback(question, objective, generated, redrawn, labels)
+            images, apart = make(given, labels).chunk(2)
+            batch = config.batch_size
+            answer = curator.pullback(question, objective, images[:batch], apart[:batch], labels)
             adam.set_rate(cosine(config.rate, number, event.count) if config.decay else config.rate)
             # At first there is little to average.
             kept.fill_(min(config.averaging, (1 + number) / (10 + number)))
-            take(given, labels, answer)
+            take(given, torch.cat([answer, objective.shortened(apart[batch:])]))
         _settle(network, averages, lambda: codes(torch.randint(classes, (AT_ONCE // 5,), generator=random)))
         labels = torch.arange(classes).repeat_interleave(config.per_class)
         trained = TrainedGenerator.of(self._form, network) if config.publish_generator else None
@@ -241,29 +241,27 @@ class Objective:
         self._transport = Transport(facts, label_scale=config.label_scale, l1_weight=config.l1_weight, blur=config.blur)
 
     def __call__(
-        self, generated: Tensor, redrawn: Tensor, labels: Tensor, images: Tensor, image_labels: Tensor, weights: Tensor
+        self, generated: Tensor, apart: Tensor, labels: Tensor, images: Tensor, image_labels: Tensor, weights: Tensor
     ) -> Tensor:
-        """The loss ``[]`` of generated pixels ``[m, c, h, w]`` in [-1, 1], given weighted normalised records."""
+        """A loss ``[]`` of generated pixels ``[m, c, h, w]`` in [-1, 1], given weighted normalised records.
+
+        Its gradient is that of the objective; of the term that no record enters, `apart` is given.
+        """
         records = (2 * scale(images, self._facts) - 1).flatten(1)
         towards = self._transport(generated.flatten(1), labels, records, image_labels, weights)
-        return 2 * towards - self._apart(generated, redrawn, labels)
+        return 2 * towards + (apart * generated).sum()
 
-    def slope_of_redrawn(self, images: Tensor, labels: Tensor) -> Tensor:
-        """The gradient with respect to those of the images that come after the labelled ones; no record plays a part.
+    def apart(self, images: Tensor, labels: Tensor) -> Tensor:
+        """The slope of the second term by the images: labelled ones ``[m, ...]``, and behind them the redrawn ones."""
+        with torch.enable_grad():
+            leaf, anew = images.detach().requires_grad_(), len(images) - len(labels)
+            generated, others = leaf[: len(labels)].flatten(1), leaf[anew:].flatten(1)
+            cost = self._transport(generated, labels, others, torch.cat([labels[anew:], labels[:anew]]))
+            return torch.autograd.grad(-cost, leaf)[0]
 
-        Shortened like the other, so that neither drowns the other.
-        """
-        generated, redrawn = images[: len(labels)], images[len(labels) :].detach()
-        if not len(redrawn):
-            return redrawn
-        leaf = redrawn.requires_grad_()
-        (slope,) = torch.autograd.grad(-self._apart(generated, leaf, labels), leaf)
+    def shortened(self, slope: Tensor) -> Tensor:
+        """A slope in which no record plays a part, shortened like the others, so that neither drowns the other."""
         return slope * clip_factors(slope.square().sum(), self._clip_norm)
-
-    def _apart(self, generated: Tensor, redrawn: Tensor, labels: Tensor) -> Tensor:
-        anew = len(redrawn)
-        others = torch.cat([generated[anew:], redrawn]).flatten(1)
-        return self._transport(generated.flatten(1), labels, others, torch.cat([labels[anew:], labels[:anew]]))
 
 
 def _settle(network: ConditionalGenerator, averages: list[Tensor], draw: Callable[[], Tensor]) -> None:

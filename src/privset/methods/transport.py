@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from privset.facts import PublicFacts
+from privset.methods import transport_kernels
 
 
 class Transport:
@@ -63,17 +64,29 @@ class Transport:
         there = self.costs(images, labels, others.detach(), other_labels)
         back = self.costs(others, other_labels, images.detach(), labels)
         logs, other_logs = weights.log(), other_weights.log()
-        with torch.no_grad():
-            potential = softmin(there, other_logs, self.temperatures[0])
-            other = softmin(back, logs, self.temperatures[0])
-            for warmth in self.temperatures:
-                new = softmin(there, other_logs + other / warmth, warmth)
-                other = (other + softmin(back, logs + potential / warmth, warmth)) / 2
-                potential = (potential + new) / 2
+        find = transport_kernels.potentials if transport_kernels.fits(there) else potentials
+        potential, other = find(there.detach(), logs, other_logs, self.temperatures)
         blur = self.temperatures[-1]
         last = softmin(there, other_logs + other / blur, blur)
         other_last = softmin(back, logs + potential / blur, blur)
         return (weights * last).sum() + (other_weights * other_last).sum()
+
+
+@torch.no_grad()
+def potentials(
+    costs: Tensor, logs: Tensor, other_logs: Tensor, temperatures: tuple[float, ...]
+) -> tuple[Tensor, Tensor]:
+    """Costs ``[n, k]`` and logarithms of weights ``[n]`` and ``[k]`` -> the potentials ``[n]`` and ``[k]``.
+
+    They are those at the last temperature, before the update that carries the gradient.
+    """
+    back = costs.T
+    potential, other = softmin(costs, other_logs, temperatures[0]), softmin(back, logs, temperatures[0])
+    for warmth in temperatures:
+        new = softmin(costs, other_logs + other / warmth, warmth)
+        other = (other + softmin(back, logs + potential / warmth, warmth)) / 2
+        potential = (potential + new) / 2
+    return potential, other
 
 
 def softmin(costs: Tensor, logs: Tensor, temperature: float) -> Tensor:

@@ -144,9 +144,9 @@ class _Patches(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> Tensor:  # type: ignore[override]
-        count, channels, *sides = ctx.shape
+        count, channels, height, width = ctx.shape
         columns = slope.reshape(count, -1, channels * _KERNEL**2).transpose(1, 2)
-        return F.fold(columns, sides, _KERNEL, padding=_PADDING, stride=2)
+        return F.fold(columns, (height, width), _KERNEL, padding=_PADDING, stride=2)
 
 
 def _with_marks(maps: Tensor, marks: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from privset.facts import PublicFacts, normalise
 from privset.privacy.clipping import Tally, clip_factors
 from privset.privacy.noise import NoiseSource
 from privset.privacy.questions import PullbackQuestion
-from privset.privacy.sampling import fixed_sample, poisson_sample
+from privset.privacy.sampling import fixed_sample, seated_sample
 from privset.privacy.wards import Guardian, Public, Say, Wards
 from privset.recording import recorded
 
@@ -65,23 +65,33 @@ def pulling(
     images: Tensor, labels: Tensor, facts: PublicFacts, noise: NoiseSource, tally: Tally
 ) -> Callable[[PullbackQuestion, BatchLoss, Tensor, tuple[Tensor, ...]], Tensor]:
     """The function that answers about a sample of records: a closure, which alone holds them and what is recorded."""
-    steps: dict[BatchLoss, Callable[..., Tensor]] = {}
+    steps: dict[tuple[BatchLoss, PullbackQuestion], Callable[..., Tensor]] = {}
 
     def answer(question: PullbackQuestion, loss: BatchLoss, generated: Tensor, public: tuple[Tensor, ...]) -> Tensor:
         places = places_for(facts.size, question.sampling_rate)
-        chosen = poisson_sample(noise, len(labels), question.sampling_rate)[:places]
-        shown, shown_labels, weights = _shown(images, labels, facts, chosen, places, generated.dtype)
-        if loss not in steps:
+        numbers, count = seated_sample(noise, len(labels), question.sampling_rate, places, images.device)
+        if (loss, question) not in steps:
             steps.clear()
-            steps[loss] = recorded(_gradient_of(loss), images.device)
-        gradient = steps[loss](generated, *public, shown, shown_labels, weights)
-        if gradient.shape != generated.shape:
-            raise ConfigError(f"the gradient has the shape {list(gradient.shape)}, not that of the generated images")
-        if not len(chosen):  # what a loss makes of no records is no one's business
-            gradient = torch.zeros_like(gradient)
-        clean, bad = shortened_sum(gradient[None], question.clip_norm, each_image=question.each_image)
-        tally.add(bad)
-        return noise.add_normal(clean, question.noise_multiplier * question.sensitivity).to(generated.dtype)
+            steps[loss, question] = recorded(clean(loss, question), images.device)
+        found = steps[loss, question](numbers, count, generated, *public)
+        tally.add(found[-1].to(torch.int64))
+        exact = found[:-1].view(generated.shape).clone()  # what was recorded is overwritten by the next answer
+        return noise.add_normal(exact, question.noise_multiplier * question.sensitivity).to(generated.dtype)
+
+    def clean(loss: BatchLoss, question: PullbackQuestion) -> Callable[..., Tensor]:
+        """From a seated sample and public values to the shortened gradient, and behind it a 1 if it is not finite."""
+
+        def step(numbers: Tensor, count: Tensor, generated: Tensor, *public: Tensor) -> Tensor:
+            shown = _shown(images, labels, facts, numbers, count, generated.dtype)
+            with torch.enable_grad():
+                leaf = generated.detach().requires_grad_()
+                (slope,) = torch.autograd.grad(loss(leaf, *public, *shown), leaf)
+            # What a loss makes of no records is no one's business.
+            slope = torch.where(count > 0, slope, 0.0)
+            total, bad = shortened_sum(slope[None], question.clip_norm, each_image=question.each_image)
+            return torch.cat([total.flatten(), bad.to(total.dtype)[None]])
+
+        return step
 
     return answer
 
@@ -126,29 +136,14 @@ def _asked(question: PullbackQuestion, wards: Wards) -> int:
     return asked
 
 
-def _gradient_of(loss: BatchLoss) -> Callable[..., Tensor]:
-    def step(generated: Tensor, *others: Tensor) -> Tensor:
-        with torch.enable_grad():
-            leaf = generated.detach().requires_grad_()
-            (slope,) = torch.autograd.grad(loss(leaf, *others), leaf)
-        return slope
-
-    return step
-
-
 def _shown(
-    images: Tensor, labels: Tensor, facts: PublicFacts, chosen: Tensor, places: int, dtype: torch.dtype
+    images: Tensor, labels: Tensor, facts: PublicFacts, numbers: Tensor, count: Tensor, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The chosen records, normalised ``[places, c, h, w]``, their labels and weights ``[places]``; the rest is blank.
+    """The first ``count []`` of these records, normalised ``[n, c, h, w]``, labels, weights ``[n]``; the rest is blank.
 
     Not filled up with other records, even of weight 0: a record that was not drawn must not be there at all.
     """
-    count = len(chosen)
-    numbers = torch.zeros(places, dtype=torch.int64)
-    numbers[:count] = chosen
-    weights = torch.zeros(places, dtype=dtype)
-    weights[:count] = 1 / max(count, 1)
-    numbers, weights = numbers.to(images.device), weights.to(images.device)
-    drawn = weights > 0
+    drawn = torch.arange(len(numbers), device=count.device) < count
+    weights = torch.where(drawn, 1 / count.clamp_min(1).to(dtype), 0.0)
     shown = torch.where(drawn[:, None, None, None], normalise(images[numbers], facts, dtype), 0.0)
     return shown, torch.where(drawn, labels[numbers], 0), weights

@@ -29,6 +29,31 @@ def poisson_sample(source: NoiseSource, size: int, rate: float) -> Tensor:
     return torch.from_numpy(np.concatenate([np.empty(0, np.int64), *kept]))
 
 
+def seated_sample(
+    source: NoiseSource, size: int, rate: float, places: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """The first ``places`` records of such a sample, behind them zeros ``[places]``, and how many they are ``[]``.
+
+    On a graphics card all of it is made there, and the processor neither waits nor learns how many take part.
+    """
+    if device.type == "cpu":
+        chosen = poisson_sample(source, size, rate)[:places]
+        return torch.cat([chosen, chosen.new_zeros(places - len(chosen))]), torch.tensor(len(chosen))
+    return seated(source.chosen(size, rate, device), places)
+
+
+def seated(mask: Tensor, places: int) -> tuple[Tensor, Tensor]:
+    """Who takes part ``[n]`` -> the first ``places`` of them, behind them zeros ``[places]``, and how many ``[]``.
+
+    >>> [found.tolist() for found in seated(torch.tensor([False, True, False, True, True]), 2)]
+    [[1, 3], 2]
+    """
+    place = mask.cumsum(0) - 1
+    place = torch.where(mask, place, places).clamp_max(places)  # all others on a seat that is taken away
+    seats = place.new_zeros(places + 1).scatter_(0, place, torch.arange(len(mask), device=mask.device))
+    return seats[:places], mask.sum().clamp_max(places)
+
+
 def fixed_sample(source: NoiseSource, size: int, count: int) -> Tensor:
     """Sorted numbers ``[count]`` of a sample of exactly ``count`` of ``size``, without replacement.
 

@@ -181,6 +181,27 @@ def steps(device: str, results: Path) -> str:
     return _markdown(rows)
 
 
+def runs(device: str, results: Path) -> str:
+    """What benchmarks/methods.py measured on a device: minutes of a whole run of each method, and its memory."""
+    columns = ["method", "preset", "epsilon", "images a class", "steps", "a run", "memory"]
+    rows = [columns, ["---"] * len(columns)]
+    files = [json.loads(path.read_bytes()) for path in (results / "speed").glob(f"method-*-{device}.json")]
+    for found in sorted(files, key=lambda one: (one["method"], one["preset"], one["epsilon"], one["per_class"])):
+        steps = max(phase["steps"] for phase in found["phases"].values())
+        rows.append(
+            [
+                f"`{found['method']}`",
+                f"`{found['preset']}`",
+                f"{found['epsilon']:g}",
+                f"{found['per_class']:,}",
+                f"{steps:,}",
+                f"{found['value']:.1f} min",
+                f"{found['peak_memory_mib'] / 1024:.1f} GiB",
+            ]
+        )
+    return _markdown(rows)
+
+
 def _on_file(name: str, results: Path) -> list[dict[str, Any]]:
     study = get(name)
     return [cell for one in study.cells if (cell := Results(results, study).cell(one)) is not None]
@@ -218,6 +239,7 @@ def filled(text: str, results: Path) -> str:
         "seconds": seconds,
         "gradients": gradients,
         "steps": steps,
+        "runs": runs,
     }
     return _PLACE.sub(lambda place: place[1] + kinds[place[2]](place[3], results) + place[4], text)
 
