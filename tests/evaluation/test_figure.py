@@ -56,3 +56,19 @@ def test_over_epsilon_points_lie_where_their_epsilon_is_and_round_numbers_are_be
 def test_a_readable_number_of_epsilons_is_written_below(last, ticks):
     drawn = draw([Curve(name="c", points=((50.0, 0.0),), at=(last,))], title="").svg()
     assert drawn.count('text-anchor="middle"') == ticks + 1
+
+
+def test_of_two_curves_that_agree_the_dashed_one_lies_on_top_with_hollow_dots():
+    points = ((90.0, 0.0), (80.0, 0.0))
+    drawn = draw(
+        [Curve(name="a", points=points, colour=0, dashed=True), Curve(name="b", points=points, colour=0)], title=""
+    )
+    lines = drawn.svg().splitlines()
+    circles = [line for line in lines if "<circle" in line]
+    assert ['fill="#ffffff"' in line for line in circles] == [False, False, True, True]
+    assert [">a<" in line for line in lines if ">a<" in line or ">b<" in line] == [
+        False,
+        True,
+    ]  # drawn, not placed, last
+    place = {name: next(line for line in lines if f">{name}<" in line).split('y="')[1].split('"')[0] for name in "ab"}
+    assert float(place["a"]) < float(place["b"])

@@ -49,7 +49,7 @@ def test_a_study_of_courses_end_to_end(tmp_path):
     assert len(once["recipes"]["quick"]["stages"]) == 1
     assert len(private["recipes"][AS_TRAINED]["stages"]) == 2
     drawn = (tmp_path / "toy" / "toy-digits.svg").read_text()
-    assert "dp-merf (several), epsilon 5, quick" in drawn
+    assert "dp-merf (several), epsilon 5<" in drawn
     assert "dp-sgd (private)" in drawn
     assert drawn.count("<circle") == 4  # all at once is no curve
     assert (tmp_path / "toy" / "toy-digits.png").exists()
@@ -111,7 +111,7 @@ def test_a_colour_a_method_and_dashes_for_the_smaller_budgets():
         }  # fmt: skip
 
     drawn = figures([finished("psg", 1.0), finished("psg", "inf"), finished("moments", "inf")])["mnist"].svg()
-    assert "psg, epsilon inf, paper" in drawn
+    assert ">psg, epsilon inf<" in drawn
     curves = [line for line in drawn.splitlines() if 'stroke-width="2"' in line]
     dashed, whole = ([line for line in curves if ("dasharray" in line) == wanted] for wanted in (True, False))
     assert (len(dashed), len(whole)) == (2, 4)  # each with its sign in the legend
@@ -119,8 +119,8 @@ def test_a_colour_a_method_and_dashes_for_the_smaller_budgets():
     assert len(colours) == 2
     assert {line.split('stroke="')[1][:7] for line in dashed} < colours
     both = figures([finished("dp-sgd", 1.0), finished("dp-sgd", 1.0, "-paper")])["mnist"].svg()
-    assert "dp-sgd, epsilon 1, paper" in both
-    assert "dp-sgd-paper, epsilon 1, paper" in both
+    assert ">dp-sgd, epsilon 1<" in both
+    assert ">dp-sgd (paper), epsilon 1<" in both
 
 
 def test_no_curve_no_figure():

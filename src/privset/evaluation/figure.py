@@ -28,7 +28,7 @@ class Curve:
         points: (mean, deviation) after stage 1, 2, ..., or at the epsilons of ``at``.
         at: Where the points are, positive and in their order; none for stages.
         colour: Number of its colour; by default that of its place.
-        dashed: Whether it is drawn with dashes.
+        dashed: Whether it is drawn with dashes, and hollow dots.
     """
 
     name: str
@@ -56,6 +56,7 @@ class _Dot:
     x: float
     y: float
     colour: str
+    hollow: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -135,7 +136,8 @@ def draw(
         shapes.append(_Text(x=x(place), y=_TOP + _PLOT + 20, text=f"{place:g}", anchor="middle"))
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     shapes.append(_Text(x=middle, y=_TOP + _PLOT + 40, text=axis, anchor="middle"))
-    for number, curve in enumerate(curves):
+    # What is dashed comes last, on top of what is whole: of two curves that agree, both are seen.
+    for number, curve in sorted(enumerate(curves), key=lambda one: one[1].dashed):
         colour = _COLOURS[(number if curve.colour is None else curve.colour) % len(_COLOURS)]
         path = tuple((x(place), y(mean)) for place, (mean, _) in zip(curve.places, curve.points, strict=True))
         shapes.append(_Line(points=path, colour=colour, width=2.0, dashed=curve.dashed))
@@ -144,7 +146,7 @@ def draw(
                 shapes.append(
                     _Line(points=((across, y(mean - std)), (across, y(mean + std))), colour=colour, width=1.2)
                 )
-            shapes.append(_Dot(x=across, y=up, colour=colour))
+            shapes.append(_Dot(x=across, y=up, colour=colour, hollow=curve.dashed))
         place = _TOP + _PLOT + 64 + _LEGEND * number
         shapes.append(
             _Line(points=((_LEFT, place), (_LEFT + 32, place)), colour=colour, width=2.0, dashed=curve.dashed)
@@ -166,7 +168,8 @@ def _ticks(curves: Sequence[Curve]) -> list[float]:
 
 def _svg(shape: _Line | _Dot | _Text) -> str:
     if isinstance(shape, _Dot):
-        return f'<circle cx="{shape.x:g}" cy="{shape.y:g}" r="3" fill="{shape.colour}"/>'
+        fill = "#ffffff" if shape.hollow else shape.colour
+        return f'<circle cx="{shape.x:g}" cy="{shape.y:g}" r="3" fill="{fill}" stroke="{shape.colour}"/>'
     if isinstance(shape, _Text):
         where = f'x="{shape.x:g}" y="{shape.y:g}" text-anchor="{shape.anchor}" font-size="{shape.size}"'
         return f'<text {where} fill="{_INK}">{html.escape(shape.text)}</text>'
@@ -178,7 +181,8 @@ def _svg(shape: _Line | _Dot | _Text) -> str:
 def _paint(canvas: ImageDraw.ImageDraw, shape: _Line | _Dot | _Text) -> None:
     if isinstance(shape, _Dot):
         centre, radius = (shape.x * _SMOOTH, shape.y * _SMOOTH), 3 * _SMOOTH
-        canvas.ellipse((centre[0] - radius, centre[1] - radius, centre[0] + radius, centre[1] + radius), shape.colour)
+        box = (centre[0] - radius, centre[1] - radius, centre[0] + radius, centre[1] + radius)
+        canvas.ellipse(box, "#ffffff" if shape.hollow else shape.colour, shape.colour, width=_SMOOTH)
     elif isinstance(shape, _Text):
         font = ImageFont.load_default(shape.size * _SMOOTH)
         anchor = {"start": "ls", "middle": "ms", "end": "rs"}[shape.anchor]

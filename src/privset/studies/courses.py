@@ -91,7 +91,7 @@ def figures(cells: Iterable[dict[str, Any]]) -> dict[str, continual.Figure]:
         largest = max(float(cell["epsilon"]) for cell in here)  # "inf" is a word in JSON
         curves = [
             Curve(
-                name=f"{_name(cell)}, epsilon {float(cell['epsilon']):g}, {cell['recipe']}",
+                name=f"{_name(cell)}, epsilon {float(cell['epsilon']):g}",
                 points=tuple(
                     (stage["accuracy"]["mean"], stage["accuracy"]["std"])
                     for stage in cell["recipes"][cell["recipe"]]["stages"]
@@ -108,7 +108,8 @@ def figures(cells: Iterable[dict[str, Any]]) -> dict[str, continual.Figure]:
 def _name(cell: dict[str, Any]) -> str:
     """The method, and what the cell's name says of its settings."""
     _, named, rest = cell["cell"].partition(cell["method"])
-    return cell["method"] + (rest if named else f" ({cell['cell']})")
+    settings = rest.removeprefix("-") if named else cell["cell"]
+    return f"{cell['method']} ({settings})" if settings else cell["method"]
 
 
 def _mean_and_deviation(values: Iterable[float]) -> dict[str, float]:
