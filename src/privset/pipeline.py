@@ -359,7 +359,7 @@ class _Job:
             party=self.party,
         )
         save(self.out, content, issued, path, config_file)
-        path.unlink()  # its copy in the release is durable by now
+        path.unlink(missing_ok=True)  # its copy in the release is durable by now
 
 
 def _holding(content: SyntheticSet | NoisyStatistics | Classifier) -> Holding:

@@ -62,6 +62,39 @@ def test_work_left_beside_a_finished_release_is_removed(tmp_path: Path, ledger: 
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
 
 
+def test_charges_left_beside_a_finished_release_are_removed_if_they_are_in_it(tmp_path: Path) -> None:
+    """As by a run that cannot be taken up, and was killed between its release and the end: it has no work folder."""
+    out = tmp_path / "set"
+    release(out)
+    for charges, left in ((b"charges", ["set"]), (b"other charges", ["set", "set.ledger.jsonl"])):
+        ledger_beside(out).write_bytes(charges)
+        with pytest.raises(ReleaseError, match="exists already"):
+            check_free(out)
+        assert sorted(path.name for path in tmp_path.iterdir()) == left
+
+
+@pytest.mark.parametrize("by", ["finishing", "asking again"])
+def test_what_was_half_written_goes_once_the_release_is_there_and_what_is_whole_and_anothers_stays(
+    tmp_path: Path, by: str
+) -> None:
+    out = tmp_path / "set"
+    halves = [tmp_path / f".set.partial-{number:08x}" for number in range(3)]
+    halves[0].mkdir()
+    release(halves[1])
+    release(halves[2], b"other charges")
+    others = {".set.partial-mine", ".other.partial-00000000"}
+    for name in others:
+        (tmp_path / name).mkdir()
+    if by == "finishing":
+        with Unfinished(out, RUN):
+            release(out)
+    else:
+        release(out)
+        with pytest.raises(ReleaseError, match="exists already"):
+            check_free(out)
+    assert {path.name for path in tmp_path.iterdir()} == {"set", halves[2].name, *others}
+
+
 def test_work_beside_a_release_that_is_not_its_own_stays(tmp_path: Path) -> None:
     out = tmp_path / "set"
     stopped(out)

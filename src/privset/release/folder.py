@@ -6,6 +6,7 @@ renamed. A killed run leaves nothing half-written under the target's name, and w
 
 from __future__ import annotations
 
+import glob
 import os
 import secrets
 import shutil
@@ -128,6 +129,11 @@ def write_folder(folder: Path, files: Iterable[tuple[str, bytes]], *, durable: b
     if durable:
         sync_folder(folder.parent)
     return folder
+
+
+def partials(folder: Path) -> list[Path]:
+    """What runs that were killed while they wrote ``folder`` left beside it."""
+    return sorted(folder.parent.glob(f".{glob.escape(folder.name)}.partial-{'[0-9a-f]' * 8}"))
 
 
 def _partial(name: str) -> Path:

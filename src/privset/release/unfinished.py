@@ -27,7 +27,7 @@ from privset.privacy.ledger import sync_folder, unfinished
 from privset.privacy.standing import SECRET, erase, is_secret
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import LEDGER_FILE
-from privset.release.folder import check_writable
+from privset.release.folder import check_writable, partials
 
 _RUN, _LOCK, _STATE = "run.json", "lock", "state.safetensors"
 _ELSEWHERE = "choose another --out"
@@ -92,6 +92,7 @@ class Unfinished:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
+            _remove_partials(self.out)
             _remove(self.folder)
             os.close(self._handle)
             return
@@ -212,6 +213,11 @@ def folder_beside(out: Path) -> Path:
     return out.with_name(out.name + ".unfinished")
 
 
+def left_beside(out: Path) -> list[Path]:
+    """What runs that write ``out`` have left beside it: none of it is anyone else's business."""
+    return [path for path in (folder_beside(out), ledger_beside(out), *partials(out)) if os.path.lexists(path)]
+
+
 def place_of(out: Path) -> str:
     """Where ``out`` is, however it was spelled; the work of a run that writes it lies beside it."""
     return str(out.parent.resolve() / out.name)
@@ -244,23 +250,35 @@ def _remove(folder: Path) -> None:
 def clear_finished(out: Path) -> None:
     """Remove the work of a run that was killed after it had written ``out``: all that is worth keeping is in there."""
     folder, ledger = folder_beside(out), ledger_beside(out)
-    if not (folder.is_dir() and (out / CERTIFICATE_FILE).is_file()):
+    if not (out / CERTIFICATE_FILE).is_file():
         return
     if ledger.exists() and not _same_file(ledger, out / LEDGER_FILE):
         return  # a release that was put in the way of a run that was stopped
+    if not folder.is_dir():
+        _remove_partials(out)
+        ledger.unlink(missing_ok=True)
+        return
     try:
         handle = _locked(folder)
     except OSError as error:
         raise ReleaseError(f"{out} is done, but {folder} cannot be removed ({error.strerror}); delete it") from error
     if handle < 0:
         raise ReleaseError(f"{out} exists already, and the process that wrote it is still at work in {folder}")
+    _remove_partials(out)
     ledger.unlink(missing_ok=True)
     _remove(folder)
     os.close(handle)
 
 
+def _remove_partials(out: Path) -> None:
+    """Delete what is half-written of ``out``, now that it is there; what is whole, and was paid for apart, stays."""
+    for path in partials(out):
+        if not (path / CERTIFICATE_FILE).is_file() or _same_file(path / LEDGER_FILE, out / LEDGER_FILE):
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def _same_file(one: Path, other: Path) -> bool:
-    return other.is_file() and one.read_bytes() == other.read_bytes()
+    return one.is_file() and other.is_file() and one.read_bytes() == other.read_bytes()
 
 
 def _changes(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
