@@ -210,6 +210,24 @@ def test_a_stage_stands_for_the_release_it_holds_and_verify_reads_its_note(call,
     assert not (tmp_path / "all").exists()
 
 
+def test_a_stage_with_work_or_anything_else_in_it_is_neither_verified_nor_merged(call, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    for classes, folder in (((0, 1), first), ((2, 3), second)):
+        assert call("continual", "stage", "digits", "--classes", *classes, *TINY, "--out", folder)[0] == 0
+    (first / "stage.json").unlink()  # as after a kill
+    for left in ("release.unfinished", "patients"):
+        (first / left).mkdir()
+        code, out, _ = call("verify", first, "--json")
+        assert code == 1
+        assert [check["name"] for check in json.loads(out)["checks"] if not check["ok"]] == ["stage"]
+        code, _, err = call("merge", first, second, "--out", tmp_path / "all")
+        assert code == 2
+        assert f"first has {left}" in " ".join(err.split())
+        assert call("verify", first / "release")[0] == (1 if left == "release.unfinished" else 0)
+        (first / left).rmdir()
+    assert call("verify", first)[0] == 0
+
+
 def test_a_folder_of_stages_can_be_merged_and_the_same_data_twice_is_noticed(call, tmp_path):
     for name in ("one", "two"):
         call("continual", "stage", "digits", "--classes", 0, 1, *TINY, "--out", tmp_path / "parts" / name)

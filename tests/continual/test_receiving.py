@@ -4,10 +4,12 @@ import dataclasses
 import functools
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from tests.continual.conftest import BUDGET, CLASSES, method_named, stage
 
+from privset import pipeline
 from privset.continual import Exam, Stage, examine, receive
 from privset.continual.finding import find
 from privset.continual.notes import check_note, read_note
@@ -192,21 +194,45 @@ def test_an_export_beside_received_stages_is_named_and_not_taken_for_one(tmp_pat
     assert len(receive([tmp_path / "all"], BUDGET, private=False)) == 1
 
 
-def test_what_lies_beside_a_release_and_its_note_is_not_handed_on_unseen(tmp_path, dataset):
+LOOKS = (
+    check_note,
+    lambda folder: list(map(check_note, find([folder]))),
+    lambda folder: receive([folder], BUDGET, private=False),
+)
+"""As `verify`, `merge` and `--received` look at a folder."""
+
+
+@pytest.mark.parametrize("left", ["nested", "patient.png", ".hidden", "Thumbs.db"])
+def test_what_lies_beside_a_release_and_its_note_is_not_handed_on_unseen(tmp_path, dataset, left):
+    stage(dataset, ("ant", "bee"), tmp_path / "all" / "one")
+    one = tmp_path / "all" / "one"
+    (one / ".DS_Store").write_bytes(b"of a file manager")
+    for look in LOOKS:
+        look(one)
+    (one / left).mkdir() if left in ("nested", "Thumbs.db") else (one / left).write_bytes(b"whose?")
+    places = [(look, place) for look in LOOKS for place in (one, one / "release")]
+    for look, place in [*places, *((look, tmp_path / "all") for look in LOOKS[1:])]:
+        with pytest.raises(ReleaseError, match=f"has {left} beside its release and its note"):
+            look(place)
+    (one / "stage.json").unlink()  # then it is one if it is given as one
+    for look in LOOKS:
+        with pytest.raises(ReleaseError, match=f"one has {left}[ ,]"):
+            look(one)
+        look(one / "release")
+
+
+def test_a_stage_may_be_reached_by_links_and_so_may_its_release(tmp_path, dataset):
     stage(dataset, ("ant", "bee"), tmp_path / "one")
-    release = tmp_path / "one" / "release"
-    (tmp_path / "one" / ".DS_Store").write_bytes(b"of a file manager")
-    assert check_note(release)
-    shutil.copytree(release, tmp_path / "nested")
-    (tmp_path / "patient.png").write_bytes(b"whose?")
-    (tmp_path / ".hidden").write_bytes(b"whose?")
-    for left in ("nested", "patient.png", ".hidden"):
-        beside = (tmp_path / left).rename(tmp_path / "one" / left)
-        for look in (lambda: check_note(release), lambda: receive([tmp_path / "one"], BUDGET, private=False)):
-            with pytest.raises(ReleaseError, match=f"has {left} beside its release and its note"):
-                look()
-        beside.rename(tmp_path / left)
-    assert check_note(release)
+    (tmp_path / "one" / "patient.png").touch()
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "release").symlink_to(tmp_path / "one" / "release")
+    (tmp_path / "linked" / "stage.json").write_text("{")
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    for look in LOOKS:
+        with pytest.raises(ReleaseError, match=r"linked/stage.json cannot be read"):
+            look(tmp_path / "linked")
+        with pytest.raises(ReleaseError, match=r"link has patient.png"):
+            look(tmp_path / "link")
 
 
 def test_work_that_a_killed_run_left_is_not_handed_on(tmp_path, dataset):
@@ -227,6 +253,70 @@ def test_work_that_a_killed_run_left_is_not_handed_on(tmp_path, dataset):
     one()  # again, as after a kill
     assert not work.exists()
     assert len(receive([tmp_path / "one"], BUDGET, private=False)) == 1
+
+
+class Killed(BaseException):
+    """What no `except Exception` catches."""
+
+
+def kill(*_, **__):
+    raise Killed
+
+
+def test_nor_is_it_before_there_is_a_note(tmp_path, dataset, monkeypatch):
+    """What a kill right after the release leaves: the key, and no note that would say that this is a stage."""
+    one = functools.partial(stage, dataset, ("ant", "bee"), tmp_path / "one", method="psg", seed=None)
+    with monkeypatch.context() as patched:
+        patched.setattr("privset.release.unfinished._remove", lambda folder: None)
+        patched.setattr("privset.continual.stage.write_json", kill)
+        with pytest.raises(Killed):
+            one()
+    assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["release", "release.unfinished"]
+    assert (tmp_path / "one" / "release.unfinished" / "noise.secret").exists()
+    (tmp_path / "one" / "README.txt").touch()
+    for look in LOOKS:
+        with pytest.raises(ReleaseError, match=r"one has release.unfinished beside its release: .* as secret as"):
+            look(tmp_path / "one")
+    with pytest.raises(ReleaseError, match=r"one has release.unfinished beside its release"):
+        check_note(tmp_path / "one" / "release")
+    (tmp_path / "one" / "README.txt").unlink()
+    one()
+    for look in LOOKS:
+        look(tmp_path / "one")
+
+
+def test_charges_that_a_kill_left_beside_a_release_go_with_a_repetition(tmp_path, dataset, monkeypatch):
+    """With a method that is not taken up again there is no folder of work; and charges of another run stay."""
+    one = functools.partial(stage, dataset, ("ant", "bee"), tmp_path / "one", method="gs-wgan", seed=None)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", kill)
+        with pytest.raises(Killed):
+            one()
+    ledger = tmp_path / "one" / "release.ledger.jsonl"
+    assert ledger.exists()
+    with pytest.raises(ReleaseError, match=r"one has release.ledger.jsonl beside its release"):
+        receive([tmp_path / "one"], BUDGET, private=True)
+    one()
+    assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["release", "stage.json"]
+    assert len(receive([tmp_path / "one"], BUDGET, private=True)) == 1
+    ledger.write_text("charges of another run")
+    with pytest.raises(ReleaseError, match=r"the stage is done, but \S*one has release.ledger.jsonl in it as well"):
+        one()
+    assert ledger.exists()
+
+
+def test_a_release_that_is_given_by_itself_may_have_anything_beside_it_but_work(tmp_path, dataset):
+    """`privset generate --out release` writes where stages have theirs, and is none."""
+    pipeline.generate(dataset, method=method_named("dp-merf"), budget=BUDGET, out=tmp_path / "release")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "notes.txt").touch()
+    assert not check_note(tmp_path / "release")
+    assert len(receive([tmp_path / "release"], BUDGET, private=True)) == 1
+    with pytest.raises(ReleaseError, match=r"has notes.txt, results beside .* is no stage, give \S*release$"):
+        check_note(tmp_path)
+    (tmp_path / ".release.partial-0123abcd").mkdir()
+    with pytest.raises(ReleaseError, match=r"has .release.partial-0123abcd beside its release"):
+        check_note(tmp_path / "release")
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "7", "{}"])

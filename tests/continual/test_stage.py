@@ -202,8 +202,8 @@ def test_a_party_names_what_its_classifier_goes_on_from_and_nothing_else(tmp_pat
     assert {check.name for check in verify(path).failures} == {"party"}
 
 
-@pytest.mark.parametrize("left", [".DS_Store", ".stage.json.deadbeef.partial", "README.txt"])
-def test_a_stage_that_was_begun_is_taken_up_whatever_lies_beside_it(tmp_path, dataset, left):
+@pytest.mark.parametrize("left", [".DS_Store", ".stage.json.deadbeef.partial"])
+def test_a_stage_that_was_begun_is_taken_up_and_leaves_nothing_of_its_own_beside_it(tmp_path, dataset, left):
     own = stage(dataset, CLASSES[:2], tmp_path / "one")
     (tmp_path / "one" / "stage.json").unlink()
     (tmp_path / "one" / left).write_text("")
@@ -212,13 +212,42 @@ def test_a_stage_that_was_begun_is_taken_up_whatever_lies_beside_it(tmp_path, da
     assert not list((tmp_path / "one").glob("*.partial"))
 
 
+@pytest.mark.parametrize("left", ["README.txt", ".hidden"])
+def test_a_party_is_told_what_others_would_refuse_its_stage_for(tmp_path, dataset, left):
+    """After all is done: what was begun is paid for."""
+    own = stage(dataset, CLASSES[:2], tmp_path / "one")
+    (tmp_path / "one" / "stage.json").unlink()
+    (tmp_path / "one" / left).write_text("")
+    with pytest.raises(ReleaseError, match=rf"the stage is done, but \S*one has {left} in it as well: .* Move it out"):
+        stage(dataset, CLASSES[:2], tmp_path / "one")
+    assert (tmp_path / "one" / "stage.json").exists()
+    (tmp_path / "one" / left).unlink()
+    assert stage(dataset, CLASSES[:2], tmp_path / "one").certificate == own.certificate
+
+
+def test_a_stage_that_was_killed_while_its_release_was_written_leaves_no_half_of_it(tmp_path, dataset, monkeypatch):
+    def killed(*_):
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr("privset.release.folder._write", killed)
+        patched.setattr("shutil.rmtree", lambda *_, **__: None)  # no killed process tidies up
+        with pytest.raises(Killed):
+            stage(dataset, CLASSES[:2], tmp_path / "one")
+    assert list((tmp_path / "one").glob(".release.partial-*"))
+    stage(dataset, CLASSES[:2], tmp_path / "one")
+    assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["release", "stage.json"]
+
+
 def test_outputs_are_named_once_and_folders_hold_nothing_else(tmp_path, dataset):
     with pytest.raises(ConfigError, match="known must name each class once"):
         stage(dataset, CLASSES[:2], tmp_path / "one", method="dp-sgd", known=(*CLASSES, "ant"))
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "press-release.txt").write_text("")
-    with pytest.raises(ReleaseError, match=r"holds something else \(press-release.txt\)"):
-        stage(dataset, CLASSES[:2], tmp_path / "mine")
+    for name in ("press-release.txt", ".hidden"):
+        (tmp_path / "mine" / name).write_text("")
+        with pytest.raises(ReleaseError, match=rf"holds something else \({name}\)"):
+            stage(dataset, CLASSES[:2], tmp_path / "mine")
+        (tmp_path / "mine" / name).unlink()
 
 
 @pytest.mark.parametrize("method", ["dp-merf", "dp-sgd"])

@@ -35,7 +35,7 @@ def verify(arguments: Sequence[str]) -> int:
     parsed = parse(VerifyArguments, arguments, "privset verify")
     with console.Bars() as bars:
         bars.phase("recomputing", 0)
-        outcome = _with_note(verify_release(parsed.release, source=parsed.source))
+        outcome = _with_note(verify_release(parsed.release, source=parsed.source), parsed.release)
     if parsed.json:
         console.show_json(outcome.to_json())
     else:
@@ -49,12 +49,12 @@ def verify(arguments: Sequence[str]) -> int:
     return 0 if outcome.ok else 1
 
 
-def _with_note(outcome: Verification) -> Verification:
-    """And whether the note of the stage that it lies in, if it does, says the same."""
+def _with_note(outcome: Verification, folder: Path) -> Verification:
+    """And whether the stage that it lies in, if it does, has nothing else in it but a note that says the same."""
     if not outcome.ok:
         return outcome
     try:
-        if not check_note(outcome.path):
+        if not check_note(folder):
             return outcome
         note = Check(name="stage", ok=True, detail="its note says of this release what the certificate says")
     except ReleaseError as error:

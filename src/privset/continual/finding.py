@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from privset.continual.documents import EVALUATIONS
+from privset.continual.notes import check_alone
 from privset.errors import ReleaseError
 from privset.exports import Format, format_of
 from privset.release.certificate import FILE as CERTIFICATE_FILE
@@ -23,7 +24,8 @@ def find(folders: Sequence[Path], *, own: Path | None = None) -> list[Path]:
         own: The stage that receives, which may lie in such a folder with the others and is passed over there.
 
     Raises:
-        ReleaseError: There is no release in one of them, or something that is none.
+        ReleaseError: There is no release in one of them, or something that is none, or a stage has more in it than
+            its release and its note.
     """
     return [release for folder in folders for release in _releases(folder, own)]
 
@@ -36,16 +38,19 @@ def _releases(folder: Path, own: Path | None) -> list[Path]:
             f"{folder} cannot be read ({error.strerror}); give a release, a stage, or a folder of such"
         ) from error
     names = {path.name for path in entries}
-    if CERTIFICATE_FILE in names or NOTE in names or (names and names <= _OF_A_STAGE):
+    inner = sorted((path for path in entries if _is_received(path, own)), key=_natural)
+    # Whatever files are in it too; but where one's own stage lies as well, it is a folder of such.
+    stage = bool(inner) and {path.name for path in inner} <= _OF_A_STAGE and not _holds(folder, own)
+    if CERTIFICATE_FILE in names or NOTE in names or stage:
         if to := format_of(folder):
             raise ReleaseError(f"{folder} is {_export(to)}; give that release")
         if here := releases_in(folder):
+            check_alone(folder)
             return here
         raise ReleaseError(
             f"{folder} has {', '.join(sorted(names))}, and no release that is whole; get it again from its source, or "
             "have the stage finished there"
         )
-    inner = sorted((path for path in entries if _is_received(path, own)), key=_natural)
     if not inner:
         raise ReleaseError(f"{folder}: there is no release in it; give a release, a stage, or a folder of such")
     for path in inner:
@@ -60,6 +65,8 @@ def _releases(folder: Path, own: Path | None) -> list[Path]:
             f"{folder} has {', '.join(odd)}, with no release that is whole; get it again from its source, or take out "
             "what does not belong there, or name the releases that are meant one by one"
         )
+    for path in inner:
+        check_alone(path)
     return [release for path in inner for release in releases_in(path)]
 
 
@@ -74,11 +81,15 @@ _BESIDE_STAGES = {".json", ".svg", ".png", ".md", ".txt"}
 
 def _is_received(path: Path, own: Path | None) -> bool:
     """Whether a path in a folder of releases ought to be one of them."""
-    if own is not None and own.resolve().is_relative_to(path.resolve()):
+    if _holds(path, own):
         return False
     if path.is_file():
         return path.suffix not in _BESIDE_STAGES
     return path.name != EVALUATIONS or bool(releases_in(path))
+
+
+def _holds(path: Path, own: Path | None) -> bool:
+    return own is not None and own.resolve().is_relative_to(path.resolve())
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from privset.continual.received import Received, loaded
 from privset.errors import ReleaseError
-from privset.release.folder import NOTE, RELEASE
-from privset.release.unfinished import folder_beside, ledger_beside
+from privset.release.folder import NOTE, RELEASE, release_in
+from privset.release.unfinished import left_beside
 
 
 def read_note(stage: Path) -> dict[str, Any] | None:
@@ -48,21 +49,22 @@ def mention(one: Received) -> dict[str, Any]:
     }
 
 
-def check_note(release: Path, among: Sequence[Path] = ()) -> bool:
+def check_note(folder: Path, among: Sequence[Path] = ()) -> bool:
     """Whether a release lies in a stage, with its note beside it.
 
     Args:
-        release: Verified.
+        folder: The release, or its stage, as it was given; verified.
         among: Releases at hand, of which the note may say that they were received.
 
     Raises:
-        ReleaseError: It does, and the note says something else of one of them than its certificate, or something
-            else lies there too.
+        ReleaseError: It does, and the note says something else of one of them than its certificate; or, note or not,
+            something lies there too that should not (`check_alone`).
     """
+    check_alone(folder)
+    release = release_in(folder)
     stage = _stage_of(release)
     if stage is None or read_note(stage) is None:
         return False
-    check_alone(stage / RELEASE)
     one = loaded(release)
     check_own(one)
     check_mentions(one, [loaded(path) for path in among])
@@ -108,33 +110,53 @@ def check_mentions(one: Received, others: Sequence[Received]) -> None:
                 )
 
 
-def check_alone(release: Path) -> None:
+def check_alone(folder: Path) -> None:
     """Refuse a stage that has more in it than its release and its note, for nothing vouches for what that says of whom.
 
-    The work of its run is worst: with it, its noise is known.
+    The work of its run is worst: with it, its noise is known. A release that was given by itself, and has no note, may
+    have anything else beside it, since nothing says that it is a stage's.
+
+    Args:
+        folder: The release, or its stage, as it was given.
     """
-    work = [path.name for path in (folder_beside(release), ledger_beside(release)) if path.exists()]
-    if release.name == RELEASE and work:
+    release = release_in(folder)
+    stage = _stage_of(release)
+    if stage is None:
+        return
+    work = [path.name for path in left_beside(stage / RELEASE)]
+    if work:
         raise ReleaseError(
-            f"{release.parent} has {' and '.join(work)} beside its release: work of its party, as secret as its "
-            "records. Delete that, tell the party, and have it repeat its command, which removes it there"
+            f"{stage} has {' and '.join(work)} beside its release: work of its party, as secret as its records. Delete "
+            "that, tell the party, and have it repeat its command, which removes it there"
         )
-    if release.name == RELEASE and (release.parent / NOTE).is_file():
-        others = {path.name for path in release.parent.iterdir()} - {RELEASE, NOTE, *_LITTER}
-        if others:
-            raise ReleaseError(
-                f"{release.parent} has {', '.join(sorted(others))} beside its release and its note, and no certificate "
-                "vouches for that; take it out, or ask its party what it is"
-            )
+    others = foreign(stage) if release != folder or (stage / NOTE).is_file() else []
+    if others:
+        raise ReleaseError(
+            f"{stage} has {', '.join(others)} beside its release and its note, and no certificate vouches for that; "
+            f"take it out, or ask its party what it is. If {stage} is no stage, give {release}"
+        )
 
 
-_LITTER = (".DS_Store", "Thumbs.db", "desktop.ini")
-"""What file managers leave wherever they look."""
+def foreign(stage: Path) -> list[str]:
+    """Names of what is in a stage beside its release and its note.
+
+    Raises:
+        ReleaseError: It cannot be looked into.
+    """
+    try:
+        return sorted(path.name for path in stage.iterdir() if path.name not in (RELEASE, NOTE) and not _litter(path))
+    except OSError as error:
+        raise ReleaseError(f"{stage} cannot be read ({error.strerror}); mend that, and run it again") from error
+
+
+def _litter(path: Path) -> bool:
+    """Whether it is what file managers leave wherever they look."""
+    return path.name in (".DS_Store", "Thumbs.db", "desktop.ini") and path.is_file() and not path.is_symlink()
 
 
 def _stage_of(release: Path) -> Path | None:
     """The stage that a release lies in, if it is where stages have theirs."""
-    release = release.resolve()
+    release = Path(os.path.abspath(release))
     return release.parent if release.name == RELEASE else None
 
 

@@ -6,6 +6,7 @@ Nothing else is read. A set is made from the party's records alone; a classifier
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from privset import pipeline
 from privset.continual.documents import write_json
-from privset.continual.notes import mention, read_note
+from privset.continual.notes import foreign, mention, read_note
 from privset.continual.received import Received, check_form
 from privset.continual.receiving import in_line
 from privset.data import Dataset, of_classes
@@ -29,7 +30,7 @@ from privset.release.folder import NOTE, RELEASE
 from privset.release.issuing import readable
 from privset.release.joint import check_delta
 from privset.release.sections import Party
-from privset.release.unfinished import check_free, clear_finished
+from privset.release.unfinished import check_free, clear_finished, left_beside
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,11 +107,10 @@ class Stage:
 
     def check_free(self) -> None:
         """Refuse a folder that cannot be written to; one with a release is looked at when the stage is run."""
-        others = sorted(path.name for path in self.out.iterdir()) if self.out.is_dir() else []
-        begun = any(name in (NOTE, RELEASE) or name.startswith(f"{RELEASE}.") for name in others)
-        foreign = [name for name in others if not name.startswith(".")]
-        if foreign and not begun:
-            raise ReleaseError(f"{self.out} holds something else ({foreign[0]}); move it away, or choose another --out")
+        begun = any(map(os.path.lexists, (self.out / NOTE, self.release, *left_beside(self.release))))
+        others = foreign(self.out) if self.out.is_dir() and not begun else []
+        if others:
+            raise ReleaseError(f"{self.out} holds something else ({others[0]}); move it away, or choose another --out")
         if not self.release.is_dir():
             check_free(self.release, resumable=self.method.resumable)
 
@@ -131,7 +131,8 @@ class Stage:
             tally: Receives what the data holder alone may see.
 
         Raises:
-            ReleaseError: What was received is of no use here, or what is in the folder was made otherwise.
+            ReleaseError: What was received is of no use here, or what is in the folder was made otherwise; or all is
+                done, and something lies there for which whoever receives the folder would refuse it.
         """
         start = self._start(received)
         if self.release.is_dir():
@@ -153,6 +154,12 @@ class Stage:
         own = Received(release=release, classes=self.classes)
         if read_note(self.out) is None:
             write_json(self.out / NOTE, self._note(own, received))
+        if others := foreign(self.out):
+            raise ReleaseError(
+                f"the stage is done, but {self.out} has {', '.join(others)} in it as well: no certificate vouches for "
+                "that, and whoever receives the folder would refuse it. Move it out, and run the same command again, "
+                "which costs nothing"
+            )
         return own
 
     def check(self, received: Sequence[Received]) -> None:
