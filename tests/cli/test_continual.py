@@ -6,6 +6,8 @@ import shutil
 import numpy as np
 import pytest
 
+from privset import files
+
 TINY = ("--method", "dp-merf", "--steps", 3, "--per-class", 2, "--waves", 8, "--epsilon", 5, "--accountant", "rdp")
 EXAM = ("--classifier", "mlp", "--recipe", "quick", "--trainings", 1)
 
@@ -92,7 +94,7 @@ def test_sets_are_not_joined_if_the_note_of_one_says_something_else_of_another(c
     note = second / "stage.json"
     said = json.loads(note.read_text())
     said["received"][0]["epsilon"] = 0.01
-    note.write_text(json.dumps(said))
+    note.write_bytes(files.as_json(said))
     code, _, err = call("merge", first, second, "--disjoint", "--out", tmp_path / "merged")
     assert code == 2
     assert "(epsilon), so one of them was changed" in " ".join(err.split())

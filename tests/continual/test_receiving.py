@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.continual.conftest import BUDGET, CLASSES, method_named, stage
 
-from privset import pipeline
+from privset import files, pipeline
 from privset.continual import Exam, Stage, examine, receive
 from privset.continual.finding import find
 from privset.continual.notes import check_note, read_note
@@ -335,6 +335,9 @@ def test_a_note_that_is_none_is_said_to_be(tmp_path, text):
         ({"stage": 77}, "stage"),
         ({"received": []}, "received"),
         ({"received": [7]}, "received"),
+        ({"statement": "perfectly private", "patients": ["Ann"]}, "statement, patients"),
+        ({"version": 2}, "version"),
+        ({"patients": None}, "its spelling"),
     ],
 )
 def test_a_note_that_says_something_else_than_the_certificate_is_refused(tmp_path, dataset, change, odd):
@@ -345,6 +348,27 @@ def test_a_note_that_says_something_else_than_the_certificate_is_refused(tmp_pat
     note.write_text(json.dumps(json.loads(note.read_text()) | change))
     with pytest.raises(ReleaseError, match=rf"stage.json says something else than the certificate of .* \({odd}\)"):
         receive([tmp_path / "one"], BUDGET, private=False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "odd"),
+    [
+        ('"stage": 2', '"stage": 1, "stage": 2', "its spelling"),
+        ('"version": 1', '"version": true', "its spelling"),
+        ("}\n  ]", ', "patients": ["Ann"]}\n  ]', "received"),
+        ('      "delta": 1e-05,\n', "", "received"),
+    ],
+)
+def test_a_note_says_nothing_more_nor_anything_twice(tmp_path, dataset, old, new, odd):
+    """Nor less of what was received, which is then compared with nothing."""
+    line = [tmp_path / "before", tmp_path / "one"]
+    stage(dataset, ("cat", "dog"), line[0])
+    stage(dataset, ("ant", "bee"), line[1], 2, received=line[:1])
+    note = line[1] / "stage.json"
+    assert old in note.read_text()
+    note.write_text(note.read_text().replace(old, new))
+    with pytest.raises(ReleaseError, match=rf"one/stage.json says something else .* \({odd}\)"):
+        check_note(line[1])
 
 
 @pytest.mark.parametrize(
@@ -364,7 +388,7 @@ def test_a_note_that_says_something_else_of_what_was_received_is_refused(tmp_pat
     note = line[1] / "stage.json"
     words = json.loads(note.read_text())
     words["received"][0] |= change
-    note.write_text(json.dumps(words))
+    note.write_bytes(files.as_json(words))
     releases = [folder / "release" for folder in line]
     for look in (
         lambda: receive(line, BUDGET, private=False),

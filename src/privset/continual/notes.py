@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from privset import files
 from privset.continual.received import Received, loaded
 from privset.errors import ReleaseError
 from privset.release.folder import NOTE, RELEASE, release_in
@@ -49,6 +50,17 @@ def mention(one: Received) -> dict[str, Any]:
     }
 
 
+def note_of(own: Received, number: int, received: Any) -> dict[str, Any]:
+    """What goes to the next party with a release; it follows from certificates, and is as free to publish.
+
+    Args:
+        own: The release.
+        number: Of its stage.
+        received: Each release that its party had received, as in `mention`.
+    """
+    return {"format": "privset-stage", "version": 1, "stage": number, **mention(own), "received": received}
+
+
 def check_note(folder: Path, among: Sequence[Path] = ()) -> bool:
     """Whether a release lies in a stage, with its note beside it.
 
@@ -72,16 +84,21 @@ def check_note(folder: Path, among: Sequence[Path] = ()) -> bool:
 
 
 def check_own(one: Received) -> None:
-    """Refuse a stage whose note says something else than the certificate, such as one beside another release."""
+    """Refuse a stage whose note says more than the certificate, or something else, as one beside another release does.
+
+    It has one spelling, so that nothing is said twice in it.
+    """
     stage, party = _stage_of(one.release.path), one.certificate.party
     note = None if stage is None else read_note(stage)
     if stage is None or note is None:
         return
-    path = stage / NOTE
-    odd = [name for name, value in mention(one).items() if note.get(name) != value]
-    if party is not None:
-        odd += ["received"] if _seals(note.get("received")) != list(party.received) else []
-        odd += ["stage"] if note.get("stage") != len(party.received) + 1 else []
+    path, told, seals = stage / NOTE, _told(note, one), () if party is None else party.received
+    expected = note_of(one, len(seals) + 1, note.get("received"))
+    odd = [name for name in {**expected, **note} if note.get(name) != expected.get(name)]
+    if told is None or tuple(each["seal"] for each in told) != seals:
+        odd.append("received")
+    if not odd and path.read_bytes() != files.as_json(expected):
+        odd.append("its spelling")
     if odd:
         raise ReleaseError(
             f"{path} says something else than the certificate of {one.release.path} ({', '.join(odd)}), so one of them "
@@ -98,10 +115,9 @@ def check_mentions(one: Received, others: Sequence[Received]) -> None:
     note = None if stage is None else read_note(stage)
     if stage is None or note is None:
         return
-    mentions = [] if _seals(note.get("received")) is None else note["received"]
     for other in others:
-        for said in (each for each in mentions if each.get("seal") == other.certificate.seal):
-            odd = [name for name, value in mention(other).items() if said.get(name) != value]
+        for said in (each for each in _told(note, one) or [] if each["seal"] == other.certificate.seal):
+            odd = [name for name, value in mention(other).items() if said[name] != value]
             if odd:
                 raise ReleaseError(
                     f"{stage / NOTE} says something else of what was received than the certificate of "
@@ -160,6 +176,8 @@ def _stage_of(release: Path) -> Path | None:
     return release.parent if release.name == RELEASE else None
 
 
-def _seals(mentions: Any) -> list[Any] | None:
-    plain = isinstance(mentions, list) and all(isinstance(one, dict) for one in mentions)
-    return [one.get("seal") for one in mentions] if plain else None
+def _told(note: dict[str, Any], one: Received) -> list[dict[str, Any]] | None:
+    """What a note says of what was received; None unless all of that is in the words of a `mention`."""
+    told, words = note.get("received"), mention(one).keys()
+    plain = isinstance(told, list) and all(isinstance(each, dict) and each.keys() == words for each in told)
+    return told if plain else None

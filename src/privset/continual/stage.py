@@ -15,7 +15,7 @@ import numpy as np
 
 from privset import pipeline
 from privset.continual.documents import write_json
-from privset.continual.notes import foreign, mention, read_note
+from privset.continual.notes import foreign, mention, note_of, read_note
 from privset.continual.received import Received, check_form
 from privset.continual.receiving import in_line
 from privset.data import Dataset, of_classes
@@ -237,14 +237,7 @@ class Stage:
         return Party(classes=classes, received=tuple(one.certificate.seal for one in received))
 
     def _note(self, own: Received, received: Sequence[Received]) -> dict[str, Any]:
-        """What goes to the next party with the release; it follows from certificates, and is as free to publish."""
-        return {
-            "format": "privset-stage",
-            "version": 1,
-            "stage": self.number,
-            **mention(own),
-            "received": [mention(one) for one in received],
-        }
+        return note_of(own, self.number, [mention(one) for one in received])
 
 
 def _spelled(architecture: Architecture) -> str:
