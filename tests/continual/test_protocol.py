@@ -197,6 +197,17 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path, dataset):
     assert [path.name for path in tmp_path.iterdir()] == ["stage-fright.txt"]
 
 
+@pytest.mark.parametrize("method", ["dp-merf", "dp-sgd"])
+def test_a_class_whose_name_is_not_valid_unicode_is_called_the_same_everywhere(tmp_path, dataset, method):
+    """As names of folders may be: certificates spell them out, and so do notes and what is compared with them."""
+    classes = ("ant\udcff", *CLASSES[1:])
+    odd = dataclasses.replace(dataset, facts=dataclasses.replace(dataset.facts, classes=classes))
+    _, course = (run(odd, tmp_path, method, parties=(classes[:2], classes[2:4], classes[4:])) for _ in range(2))
+    assert course.parties[0] == ("ant\\udcff", "bee")
+    assert course.guarantee["parties"][0]["classes"] == ["ant\\udcff", "bee"]
+    assert continual.check_note(tmp_path / "stage-1")
+
+
 def test_all_at_once_is_a_course_of_one_stage(tmp_path, dataset):
     course = run(dataset, tmp_path, parties=(CLASSES,), seed=None)
     assert [len(one.seen) for one in course.scores["tiny"]] == [6]

@@ -12,7 +12,7 @@ import torch
 
 from privset import networks
 from privset.continual.documents import EVALUATIONS, write_json
-from privset.continual.received import Received, check_form
+from privset.continual.received import Received, as_certified, check_form
 from privset.data import Dataset, of_labels
 from privset.errors import ConfigError, ReleaseError
 from privset.evaluation import Evaluation
@@ -59,6 +59,7 @@ class Exam:
             PrivsetError: There are no test images of a class, they are of another form, or there is no such network or
                 recipe.
         """
+        dataset = as_certified(dataset)
         facts, test = dataset.facts, dataset.test
         if made is not None:
             check_form("the release", made, facts)
@@ -100,6 +101,7 @@ def examine(
     Returns:
         An evaluation for each recipe, or the one of a classifier as it is.
     """
+    dataset = as_certified(dataset)
     seen = tuple(name for one in releases for name in one.classes)
     last = releases[-1].release
     assert dataset.test is not None  # `Exam.check` has seen to it

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from privset.data import Dataset
 from privset.errors import ReleaseError
 from privset.facts import PublicFacts
 from privset.release import Certificate, ClassifierRelease, Release, load_published
+from privset.release.issuing import readable
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -36,6 +38,13 @@ def loaded(path: Path) -> Received:
     """
     release = load_published(path)
     return Received(release=release, classes=_classes(path, release))
+
+
+def as_certified(dataset: Dataset) -> Dataset:
+    """The data under the names that certificates have for it and its classes, so that the two can be compared."""
+    facts = dataset.facts
+    classes = tuple(map(readable, facts.classes))
+    return dataclasses.replace(dataset, facts=dataclasses.replace(facts, name=readable(facts.name), classes=classes))
 
 
 def check_form(where: Path | str, released: PublicFacts, data: PublicFacts) -> None:

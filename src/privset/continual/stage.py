@@ -16,7 +16,7 @@ import numpy as np
 from privset import pipeline
 from privset.continual.documents import write_json
 from privset.continual.notes import foreign, mention, note_of, read_note
-from privset.continual.received import Received, check_form
+from privset.continual.received import Received, as_certified, check_form
 from privset.continual.receiving import in_line
 from privset.data import Dataset, of_classes
 from privset.errors import ConfigError, ReleaseError
@@ -81,18 +81,19 @@ class Stage:
                 data.
             noise_seed: Makes noise repeatable, and the release not private; each stage has its own noise all the same.
         """
+        dataset, classes = as_certified(dataset), tuple(map(readable, classes))
         if len(classes) < 2:
             raise ConfigError(
                 f"the party of stage {number} has the class {', '.join(classes)} only, and needs two or more: what is "
                 "learned is what tells classes apart"
             )
-        among = tuple(known or dataset.facts.classes) if isinstance(method, TrainingMethod) else None
+        among = tuple(map(readable, known or dataset.facts.classes)) if isinstance(method, TrainingMethod) else None
         if among is not None and len(set(among)) < len(among):
             raise ConfigError(f"known must name each class once, and has one twice: {', '.join(among)}")
         party = of_classes(dataset, classes, among=among)
         return cls(
             number=number,
-            classes=tuple(classes),
+            classes=classes,
             party=party,
             method=method,
             planned=pipeline.plan(party.facts, method=method, budget=budget),
@@ -233,8 +234,7 @@ class Stage:
 
     def _party(self, received: Sequence[Received]) -> Party:
         """What the certificate says of the stage."""
-        classes = tuple(map(readable, self.classes))
-        return Party(classes=classes, received=tuple(one.certificate.seal for one in received))
+        return Party(classes=self.classes, received=tuple(one.certificate.seal for one in received))
 
     def _note(self, own: Received, received: Sequence[Received]) -> dict[str, Any]:
         return note_of(own, self.number, [mention(one) for one in received])
