@@ -346,7 +346,8 @@ class _Job:
                 f"left out, or asked for twice. Nothing is released; what was charged is in {path}. This is a bug: "
                 "please report it."
             )
-        config_file = configuration.of_plan(planned, _holding(content), self.dataset.reading)
+        stage = self.party is not None
+        config_file = configuration.of_plan(planned, _holding(content), self.dataset.reading, stage=stage)
         seconds = time.perf_counter() - self.started
         issued = certify(
             planned,

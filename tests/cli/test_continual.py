@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from privset import files
+from privset.continual import class_order
+from privset.data import load
 
 TINY = ("--method", "dp-merf", "--steps", 3, "--per-class", 2, "--waves", 8, "--epsilon", 5, "--accountant", "rdp")
 EXAM = ("--classifier", "mlp", "--recipe", "quick", "--trainings", 1)
@@ -75,6 +77,32 @@ def test_stages_one_by_one_and_their_sets_as_one(call, tmp_path):
     assert (tmp_path / "exported" / "parts" / "2" / "certificate.json").is_file()
     code, out, _ = call("report", tmp_path / "d", "--out", tmp_path / "report.html")
     assert code == 0
+
+
+@pytest.mark.parametrize("method", ["dp-merf", "dp-sgd"])
+def test_the_configuration_of_a_stage_names_the_command_that_makes_another_like_it(call, tmp_path, method):
+    known = ("--known", 0, 1, 2, 3) if method == "dp-sgd" else ()
+    words = ("--classes", 0, 1, *known, "--out")
+    chosen = TINY if method == "dp-merf" else ("--method", method, "--preset", "small", "--epochs", 1, "--epsilon", 50)
+    assert call("continual", "stage", "digits", *chosen, *words, tmp_path / "first")[0] == 0
+    config = tmp_path / "first" / "release" / "config.toml"
+    text = config.read_text()
+    assert "`privset continual stage --config config.toml --out NEW` makes another one like it" in text
+    assert "--classes, --received and --known, if it had any, are not here" in text
+    assert call("continual", "stage", "digits", "--config", config, *words, tmp_path / "second")[0] == 0
+    assert (tmp_path / "second" / "release" / "config.toml").read_text() == text
+    assert call("verify", tmp_path / "second")[0] == 0
+
+
+def test_the_order_of_classes_may_be_drawn(call, tmp_path):
+    words = ("continual", "digits", *TINY, *EXAM, "--stages", 2, "--order-seed", 3, "--json", "--out")
+    found = json.loads(call(*words, tmp_path / "course")[1])["parties"]
+    order = class_order(load("digits"), seed=3)
+    assert found == [list(order[:5]), list(order[5:])]
+    assert order != class_order(load("digits"))
+    code, _, err = call(*words, tmp_path / "other", "--class-order", *order)
+    assert code == 2
+    assert "class-order or order-seed, not both" in err
 
 
 def test_a_stage_beside_those_it_received_can_be_repeated(call, tmp_path):

@@ -128,6 +128,7 @@ def forge(folder, edit):
         lambda document: document["events"].pop(),
         lambda document: document["not_accounted"].pop(),
         lambda document: document.update(method="moments"),
+        lambda document: document.update(party={"classes": ["yak"], "received": ["0" * 64]}),
     ],
 )
 def test_a_careful_forger_of_the_joint_numbers_is_found(merged, edit):

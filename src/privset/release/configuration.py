@@ -43,13 +43,15 @@ _COMMANDS: dict[Holding, str] = {
 _NEEDED = {"distil": "STATISTICS", "sample": "RELEASE, one that holds a generator"}
 """What a command needs that costs nothing."""
 _DATA = "DATA on the command line, because where it is was not published"
+_STAGE = "It is a party's stage: --classes, --received and --known, if it had any, are not here but in the certificate."
+"""What a stage of continual learning needs besides."""
 
 
-def of_plan(plan: Plan, holding: Holding, reading: Mapping[str, Any]) -> bytes:
-    """The file of a run that followed ``plan`` on data that was read like this."""
+def of_plan(plan: Plan, holding: Holding, reading: Mapping[str, Any], *, stage: bool = False) -> bytes:
+    """The file of a run that followed ``plan`` on data that was read like this, perhaps as a stage of several."""
     budget = {name: getattr(plan.budget, name) for name in ("epsilon", "delta", "accountant")}
     chosen = {"method": plan.method} | budget | _along(plan.snapshots)
-    return _write(holding, chosen, plain(dataclasses.asdict(plan.config)), reading)
+    return _write(holding, chosen, plain(dataclasses.asdict(plan.config)), reading, stage)
 
 
 def of_distillation(settings: Mapping[str, Any]) -> bytes:
@@ -85,7 +87,8 @@ def regenerated(certificate: Certificate, content: bytes) -> bytes:
     if certificate.holding == "drawn set" and isinstance(certificate.contents, SetContents):
         return of_drawing(certificate.contents.per_class[0], certificate.seeds["drawn"])
     distilled = certificate.holding == "distilled set"
-    return _write(certificate.holding, {} if distilled else chosen, certificate.configuration, reading)
+    stage = certificate.party is not None
+    return _write(certificate.holding, {} if distilled else chosen, certificate.configuration, reading, stage)
 
 
 def _along(snapshots: tuple[int, ...]) -> dict[str, int]:
@@ -120,14 +123,19 @@ def _spread(value: Any, channels: int) -> tuple[Any, ...] | None:
 
 
 def _write(
-    holding: Holding, chosen: Mapping[str, Any], settings: Mapping[str, Any], reading: Mapping[str, Any]
+    holding: Holding,
+    chosen: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    reading: Mapping[str, Any],
+    stage: bool = False,
 ) -> bytes:
-    command = _COMMANDS[holding]
+    command = "continual stage" if stage else _COMMANDS[holding]
     missing = _NEEDED.get(command, "" if "data" in reading else _DATA)
     lines = [
         f"# What this release was made with. `privset {command} --config {FILE} --out NEW` makes another one like it,",
         "# at no cost." if command in _NEEDED else "# with fresh noise and at its own cost; no seed of it is kept.",
         *([f"# It needs {missing}."] if missing else []),
+        *([f"# {_STAGE}"] if stage else []),
         *(_line(name, reading[name]) for name in READING if name in reading),
         *(_line(name, value) for name, value in chosen.items()),
         "",

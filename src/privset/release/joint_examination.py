@@ -85,6 +85,7 @@ class JointExamination(Examination):
             "claim": certificate.claim is None,  # each part has its own
             "generator": self._generator is None,
             "snapshots": certificate.snapshots is None,
+            "party": certificate.party is None,  # it is of several
             **{name: getattr(certificate, name) == value for name, value in asked.items()},
         }
         odd = ", ".join(name.replace("_", " ") for name, same in said.items() if not same)
