@@ -5,13 +5,14 @@ import json
 import shutil
 
 import pytest
-from tests.continual.conftest import BUDGET, CLASSES, EXAM, method_named
+from tests.continual.conftest import BUDGET, CLASSES, EXAM, method_named, stage
 
 from privset import continual, pipeline
 from privset.errors import ConfigError, DataError, PrivsetError, ReleaseError
 from privset.evaluation import AS_TRAINED, evaluate_release
 from privset.privacy import PrivacyBudget
 from privset.release import merge, verify
+from privset.release.statement import rounded_up
 from privset.report.sources import add_evaluations, read_subjects
 
 PARTIES = (CLASSES[:2], CLASSES[2:4], CLASSES[4:])
@@ -56,8 +57,8 @@ def test_labels_of_later_parties_are_told_apart_by_name(tmp_path, dataset, monke
     )
     stages = continual.prepare(dataset, PARTIES, method=method_named("dp-merf"), budget=BUDGET, out=tmp_path, exam=EXAM)
     released = []
-    for stage in stages:
-        released.append(stage.run(released))
+    for one in stages:
+        released.append(one.run(released))
     continual.examine(released, dataset, EXAM)
     ((labels, facts, test),) = given
     assert labels.tolist() == [label for label in range(6) for _ in range(2)]
@@ -206,6 +207,24 @@ def test_a_class_whose_name_is_not_valid_unicode_is_called_the_same_everywhere(t
     assert course.parties[0] == ("ant\\udcff", "bee")
     assert course.guarantee["parties"][0]["classes"] == ["ant\\udcff", "bee"]
     assert continual.check_note(tmp_path / "stage-1")
+
+
+def test_the_parties_of_a_joint_release_that_was_received_are_counted_and_may_overlap(tmp_path, dataset):
+    folders = [tmp_path / name for name in ("a", "b")]
+    for classes, folder in zip(PARTIES, folders, strict=False):
+        stage(dataset, classes, folder, seed=None)
+    merge(folders, out=tmp_path / "joint")
+    accepted = dataclasses.replace(BUDGET, epsilon=10.0, delta=1e-4)
+    received = continual.receive([tmp_path / "joint"], accepted, private=True)
+    own = continual.Stage.prepare(
+        dataset, PARTIES[2], number=2, method=method_named("dp-merf"), budget=BUDGET, out=tmp_path / "own"
+    ).run(received)
+    said = continual.guarantee([*received, own])["statement"]
+    assert said.startswith("Up to 3 parties are behind 2 release(s), of which 1 joined those of several parties")
+    assert "whose records may overlap" in said
+    assert "made from their own records" not in said
+    assert f"epsilon {rounded_up(received[0].certificate.guarantee.epsilon_spent)} and delta 2e-05" in said
+    assert continual.guarantee(received)["statement"].startswith("Up to 2 parties are behind 1 release(s)")
 
 
 def test_all_at_once_is_a_course_of_one_stage(tmp_path, dataset):

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from privset.continual.received import Received
+from privset.release import Certificate
 from privset.release.joint import check_different, joint_guarantee
+from privset.release.sections import Guarantee
 from privset.release.statement import NOT_ACCOUNTED, rounded_up
 
 FILE = "guarantee.json"
@@ -36,13 +38,13 @@ def guarantee(releases: Sequence[Received]) -> dict[str, Any]:
     return {
         "format": "privset-continual-guarantee",
         "version": 1,
-        "statement": _statement(len(releases), joint.private, joint.epsilon_spent, joint.delta),
+        "statement": _statement(certificates, joint),
         "private": joint.private,
         "epsilon": spelled["epsilon_spent"],
         "epsilon_budgeted": spelled["epsilon_budgeted"],
         "delta": joint.delta,
         "relation": joint.relation,
-        "composition": "parallel: records are said to be disjoint, so that none lies with two parties",
+        "composition": "parallel: records are said to be disjoint, so that none lies behind two of these releases",
         "parties": [
             {
                 "stage": number,
@@ -61,23 +63,33 @@ def guarantee(releases: Sequence[Received]) -> dict[str, Any]:
     }
 
 
-def _statement(parties: int, private: bool, epsilon: float, delta: float) -> str:
-    if not private:
+def _statement(certificates: Sequence[Certificate], joint: Guarantee) -> str:
+    """In words; a release that was joined from others is of as many parties as it has parts, or of fewer."""
+    count, parts = len(certificates), [len(one.joined.parts) for one in certificates if one.joined is not None]
+    cost = f"differentially private with epsilon {rounded_up(joint.epsilon_spent)} and delta {joint.delta:g} for every"
+    if not joint.private:
         return (
-            f"NOT PRIVATE. Of the {parties} release(s) at least one has no guarantee: its certificate says why. So "
+            f"NOT PRIVATE. Of the {count} release(s) at least one has no guarantee: its certificate says why. So "
             "there is none for all of them together."
         )
-    if parties == 1:
+    if parts:
         return (
-            f"One party published one release so far: it is differentially private with epsilon {rounded_up(epsilon)} "
-            f"and delta {delta:g} for every record, as its certificate says. Releases of other parties, whose records "
-            "are disjoint from its own, leave that as it is."
+            f"Up to {count - len(parts) + sum(parts)} parties are behind {count} release(s), of which {len(parts)} "
+            "joined those of several parties, whose records may overlap unless its certificate says otherwise. The "
+            "records behind different releases are said to be disjoint. If each record lies behind one of them, all "
+            f"releases together are {cost} record, the largest of any release, where neighbouring data sets differ by "
+            "adding or removing one record behind one release. Epsilons of different releases then do not add up, "
+            "except for a person with records behind several. What the guarantee does not cover is listed with it."
+        )
+    if count == 1:
+        return (
+            f"One party published one release so far: it is {cost} record, as its certificate says. Releases of other "
+            "parties, whose records are disjoint from its own, leave that as it is."
         )
     return (
-        f"{parties} parties, whose records are said to be disjoint, published one release each, made from their own "
+        f"{count} parties, whose records are said to be disjoint, published one release each, made from their own "
         "records and from the releases they had received, nothing else. If each record lies with one party, all "
-        f"releases together are differentially private with epsilon {rounded_up(epsilon)} and delta {delta:g} for "
-        "every record, the largest of any party, where neighbouring data sets differ by adding or removing one record "
-        "at one party. Epsilons of different parties then do not add up, except for a person with records at several. "
-        "What the guarantee does not cover is listed with it."
+        f"releases together are {cost} record, the largest of any party, where neighbouring data sets differ by adding "
+        "or removing one record at one party. Epsilons of different parties then do not add up, except for a person "
+        "with records at several. What the guarantee does not cover is listed with it."
     )
