@@ -57,7 +57,8 @@ class ContinualArguments(SharedArguments[Config]):
     stages: int = 5
     """Number of parties, among which the classes are divided; each gets two or more."""
     class_order: tuple[str, ...] | None = None
-    """Names of all classes in the order in which they are seen; by default as published for the named sets."""
+    """Names of all classes in the order in which they are seen; by default the published one for named sets of
+    ten classes, and otherwise that of the labels."""
     order_seed: int | None = None
     """Seed of a random order instead."""
 

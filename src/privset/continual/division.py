@@ -22,7 +22,7 @@ def class_order(dataset: Dataset, *, names: Sequence[str] | None = None, seed: i
     """All classes of a data set in the order in which they are seen.
 
     Args:
-        dataset: The named sets have the published order, others that of their labels.
+        dataset: Named sets of ten classes have the published order, others that of their labels.
         names: The order, if it is chosen.
         seed: Of a random order, if that is wanted.
 
