@@ -312,7 +312,7 @@ def test_a_release_that_is_given_by_itself_may_have_anything_beside_it_but_work(
     (tmp_path / "notes.txt").touch()
     assert not check_note(tmp_path / "release")
     assert len(receive([tmp_path / "release"], BUDGET, private=True)) == 1
-    with pytest.raises(ReleaseError, match=r"has notes.txt, results beside .* is no stage, give \S*release$"):
+    with pytest.raises(ReleaseError, match=r"has notes.txt, results beside .* this is no stage, give \S*release$"):
         check_note(tmp_path)
     (tmp_path / ".release.partial-0123abcd").mkdir()
     with pytest.raises(ReleaseError, match=r"has .release.partial-0123abcd beside its release"):

@@ -145,11 +145,13 @@ def check_alone(folder: Path) -> None:
             f"{stage} has {' and '.join(work)} beside its release: work of its party, as secret as its records. Delete "
             "that, tell the party, and have it repeat its command, which removes it there"
         )
-    others = foreign(stage) if release != folder or (stage / NOTE).is_file() else []
+    noted = (stage / NOTE).is_file()
+    others = foreign(stage) if noted or release != folder else []
     if others:
         raise ReleaseError(
-            f"{stage} has {', '.join(others)} beside its release and its note, and no certificate vouches for that; "
-            f"take it out, or ask its party what it is. If {stage} is no stage, give {release}"
+            f"{stage} has {', '.join(others)} beside its release{' and its note' if noted else ''}, and no certificate "
+            "vouches for that; take it out, or ask its party what it is"
+            + ("" if noted else f". If this is no stage, give {release}")
         )
 
 
