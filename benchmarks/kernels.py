@@ -98,14 +98,13 @@ def pairs(count: int, device: torch.device) -> Iterator[tuple[str, Work, Work]]:
 
     yield "distance of two gradients", lambda: row_cosine(first, second, _STABILISER)[1], slopes
 
-    costs, logs = 400 * torch.rand(count, count + 33, device=device), torch.zeros(count, device=device)
-    if transport_kernels.fits(costs):
-        other_logs, temperatures = torch.zeros(count + 33, device=device), falling(73.4, 0.05, 0.5)
-        yield (
-            "potentials of a transport",
-            lambda: transport_kernels.potentials(costs, logs, other_logs, temperatures)[0],
-            lambda: potentials(costs, logs, other_logs, temperatures)[0],
-        )
+    costs, logs, other_logs = (400 * torch.rand(size, device=device) for size in ((50, 83), (50,), (83,)))
+    temperatures = falling(73.4, 0.05, 0.5)
+    yield (
+        "potentials of a transport of 50 images",
+        lambda: transport_kernels.potentials(costs, logs, other_logs, temperatures)[0],
+        lambda: potentials(costs, logs, other_logs, temperatures)[0],
+    )
 
 
 def median(work: Work, turns: int) -> float:

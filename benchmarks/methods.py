@@ -168,14 +168,13 @@ def main(words: Sequence[str] | None = None, facts: PublicFacts = FACTS) -> None
     parser.add_argument("--results", type=Path, default=Path("results"))
     args = parser.parse_args(words)
     for run in args.runs:
-        name, preset, epsilon, *more = run.split(":")
-        per_class = int(more[0]) if more else PER_CLASS
+        name, preset, epsilon, per_class = (run if run.count(":") > 2 else f"{run}:{PER_CLASS}").split(":")
         path = args.results / "speed" / f"method-{name}-{preset}-eps{epsilon}-ipc{per_class}-{args.device}.json"
         if path.exists() and not args.again:
             print(f"{path} is on file")
             continue
         device = torch.device(args.device)
-        found = measure(name, preset, float(epsilon), per_class, device=device, seconds=args.seconds, facts=facts)
+        found = measure(name, preset, float(epsilon), int(per_class), device=device, seconds=args.seconds, facts=facts)
         write(path, (json.dumps(found, indent=2) + "\n").encode())
         print(f"{found['what']}: {found['value']:.1f} min, {found['peak_memory_mib']:.0f} MiB: {path}", flush=True)
 

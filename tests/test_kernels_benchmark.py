@@ -9,7 +9,7 @@ from tests.test_convolutions import (  # noqa: F401 - a fixture
 )
 
 from privset import convolutions
-from privset.methods import matching_kernels, transport_kernels
+from privset.methods import matching_kernels
 from privset.privacy import clipping_kernels
 
 
@@ -22,7 +22,7 @@ def kernels(monkeypatch, benchmark_named):
 
 @needs_kernels
 def test_both_give_the_same(kernels, monkeypatch):
-    for module in (convolutions, clipping_kernels, matching_kernels, transport_kernels):
+    for module in (convolutions, clipping_kernels, matching_kernels):
         monkeypatch.setattr(module, "fits", lambda _: True)
     names = []
     for name, ours, theirs in kernels.pairs(3, torch.device(CARD)):

@@ -91,3 +91,12 @@ def test_a_recording_has_memory_of_its_own_for_its_argument():
         argument = torch.full((3,), float(number), device="cuda")
         assert torch.equal(take(argument).cpu(), torch.full((3,), 2.0 * number))
         assert torch.equal(argument.cpu(), torch.full((3,), float(number)))
+
+
+@CARD
+def test_another_dtype_has_a_recording_of_its_own():
+    take = recorded(lambda values: values / 3, torch.device("cuda"))
+    for dtype in (torch.float32, torch.float64):
+        for _ in range(WRITTEN_STEPS + 2):
+            found = take(torch.ones(3, dtype=dtype, device="cuda"))
+            assert torch.equal(found.cpu(), torch.ones(3, dtype=dtype) / 3)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 WRITTEN_STEPS = 2
-"""Steps of each shape on a graphics card before one is recorded."""
+"""Steps of each shape and dtype on a graphics card before one is recorded."""
 
 Step = Callable[..., Tensor]
 
@@ -19,7 +19,7 @@ def recorded(step: Step, device: torch.device, generators: Sequence[torch.Genera
     """``step`` as it is on a processor; on a graphics card, recorded after a few times and played back from then on.
 
     All that changes between two steps must do so in place, in tensors that the step knows; its result is overwritten
-    by the next step whose arguments have the same shapes.
+    by the next step whose arguments have the same shapes and dtypes.
 
     Args:
         step: From tensors to a tensor; draws from ``generators`` only, and never asks the device for a number.
@@ -34,25 +34,25 @@ def sent(drawn: Tensor, device: torch.device) -> Tensor:
     return drawn.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else drawn
 
 
-_Shapes = tuple[torch.Size, ...]
+_Forms = tuple[tuple[torch.Size, torch.dtype], ...]
 
 
 class _Recorded:
     def __init__(self, step: Step, device: torch.device, generators: Sequence[torch.Generator]) -> None:
         self._step, self._generators = step, generators
         self._stream = torch.cuda.Stream(device)
-        self._taken: dict[_Shapes, int] = {}
-        self._recordings: dict[_Shapes, tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor]] = {}
+        self._taken: dict[_Forms, int] = {}
+        self._recordings: dict[_Forms, tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor]] = {}
 
     def __call__(self, *arguments: Tensor) -> Tensor:
-        shapes = tuple(argument.shape for argument in arguments)
-        if shapes not in self._recordings:
+        forms = tuple((argument.shape, argument.dtype) for argument in arguments)
+        if forms not in self._recordings:
             # The first times compile and choose kernels, which cannot be recorded.
-            self._taken[shapes] = self._taken.get(shapes, 0) + 1
-            if self._taken[shapes] <= WRITTEN_STEPS:
+            self._taken[forms] = self._taken.get(forms, 0) + 1
+            if self._taken[forms] <= WRITTEN_STEPS:
                 return self._as_written(arguments)
-            self._recordings[shapes] = self._record(arguments)
-        graph, slots, result = self._recordings[shapes]
+            self._recordings[forms] = self._record(arguments)
+        graph, slots, result = self._recordings[forms]
         for slot, argument in zip(slots, arguments, strict=True):
             slot.copy_(argument)
         graph.replay()

@@ -86,6 +86,47 @@ def test_images_drawn_anew_are_held_apart_by_no_more_than_the_clip_norm():
     assert objective.shortened(objective.apart(images, torch.tensor([0, 0, 1, 1, 0, 1]))[6:]).shape[0] == 0
 
 
+def test_a_step_goes_along_the_whole_gradient_shortened_in_two_parts(monkeypatch):
+    """What the generator is moved by: the answer on generated images, and the slope of those drawn anew."""
+    facts, moved, asked = facts_for(40, classes=2), [], []
+    config = dataclasses.replace(TINY["dp-sinkhorn"], steps=1, batch_size=10, redrawn=0.3, clip_norm=0.01)
+    grad = torch.autograd.grad
+
+    def by_weights(values, by, *slope, **options):
+        moved.extend(one.detach().clone() for one in slope)
+        return grad(values, by, *slope, **options)
+
+    curator = Curator(records_for(facts), facts, Ledger(FREE), seeded_noise(0))
+    answer = curator.pullback
+
+    def pullback(question, objective, generated, apart, labels):
+        asked.extend(part.clone() for part in (generated, apart, labels))
+        return answer(question, objective, generated, apart, labels)
+
+    monkeypatch.setattr(curator, "pullback", pullback)
+    monkeypatch.setattr(torch.autograd, "grad", by_weights)
+    redrawn = []
+    whole = Objective.apart
+
+    def apart(self, images, labels):
+        redrawn.append(images[len(labels) :].clone())
+        return whole(self, images, labels)
+
+    monkeypatch.setattr(Objective, "apart", apart)
+    method = DpSinkhorn(config)
+    method.run(curator, method.plan(facts, FREE))
+    generated, given, labels = asked
+    objective = Objective(config, facts)
+    expected = whole(objective, torch.cat([generated, redrawn[0]]), labels)
+    torch.testing.assert_close(given, expected[:10])
+    assert bool(given.any())
+    (slope,) = moved
+    assert slope.shape == (13, 1, 8, 8)
+    assert float(slope[:10].norm()) == pytest.approx(0.01, rel=1e-4)
+    torch.testing.assert_close(slope[10:], objective.shortened(expected[10:]))
+    assert float(slope[10:].norm()) == pytest.approx(0.01, rel=1e-4)
+
+
 def test_without_noise_images_come_to_look_like_the_records_of_their_class():
     facts = facts_for(60, classes=2)
     labels = torch.arange(60) % 2

@@ -112,7 +112,19 @@ def test_a_transport_by_the_kernel_has_the_same_cost_and_gradient(monkeypatch):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
+@needs_kernels
 def test_only_what_one_program_can_hold_is_left_to_the_kernel():
-    assert not transport_kernels.fits(torch.zeros(3, 3))
-    if transport_kernels.AVAILABLE:
-        assert transport_kernels._held(torch.zeros(50, 83)) == (64, 128, 8192)
+    assert transport_kernels.small(torch.zeros(50, 83))
+    assert transport_kernels.small(torch.zeros(128, 128))
+    assert not transport_kernels.small(torch.zeros(128, 129))
+    assert not transport_kernels.small(torch.zeros(3, 3, dtype=torch.float64))
+    assert transport_kernels.fits(torch.zeros(3, 3, device=CARD)) == (CARD == "cuda")
+
+
+@needs_kernels
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, in the interpreter
+def test_without_any_weight_nothing_is_finite():
+    found = transport_kernels.potentials(
+        torch.ones(3, 4, device=CARD), torch.zeros(3, device=CARD), torch.full((4,), -math.inf, device=CARD), (2.0, 1.0)
+    )
+    assert not any(bool(values.isfinite().any()) for values in found)

@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import facts_for, records_for, resized, without
 
+from privset.data import Records
 from privset.errors import ConfigError
 from privset.privacy import BudgetExceeded, Curator, Ledger, PrivacyBudget, PullbackQuestion, Tally, seeded_noise
 from privset.privacy.pullback import places_for, shortened_sum
-from privset.privacy.sampling import fixed_sample, poisson_sample, seated
+from privset.privacy.sampling import fixed_sample, poisson_sample, seated, seated_sample
 
 FREE = PrivacyBudget(epsilon=math.inf)
 
@@ -105,6 +106,38 @@ def test_records_that_were_not_drawn_are_not_there_and_the_shape_tells_nothing(f
         assert torch.cdist(shown[drawn].flatten(1), everyone.flatten(1)).amin(1).max() < 0.02
         sizes.add(int(drawn.sum()))
     assert len(sizes) > 3
+
+
+def test_a_label_that_was_not_drawn_is_not_there_either(facts, records):
+    labelled = Records(records.images, torch.full_like(records.labels, 2))
+
+    def loss(generated, records, labels, weights):
+        return generated.sum() * (labels[weights == 0] != 0).sum()
+
+    curator = curator_for(labelled, facts)
+    for _ in range(10):
+        assert not curator.pullback(clean(rate=0.2), loss, images()).any()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics card")
+def test_answers_on_a_card_are_those_of_a_processor_for_the_same_samples(facts, records, monkeypatch):
+    def drawn_before(source, size, rate, places, device):
+        numbers, count = seated_sample(source, size, rate, places, torch.device("cpu"))
+        return numbers.to(device), count.to(device)
+
+    monkeypatch.setattr("privset.privacy.pullback.seated_sample", drawn_before)
+    found = []
+    for device in ("cpu", "cuda"):
+        curator = Curator(records, facts, Ledger(FREE), seeded_noise(0), device=device)
+        found.append(
+            [
+                curator.pullback(clean(rate=0.2, clip_norm=clip), nearest, images(seed=seed).to(device)).cpu()
+                for clip in (0.5, 2.0, 0.5)
+                for seed in range(5)  # the first are written, the others played back
+            ]
+        )
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
 def test_an_empty_sample_is_answered_by_noise_alone_whatever_the_loss(facts, records):

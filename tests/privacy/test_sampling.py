@@ -100,6 +100,37 @@ def test_the_first_of_a_sample_are_seated_in_order_and_no_one_else(rate):
             assert not numbers[len(expected) :].any()
 
 
+class Card:
+    """A device that is taken for a graphics card."""
+
+    type = "cuda"
+
+
+class OnCard:
+    """A source whose card is the processor."""
+
+    def __init__(self, source):
+        self.source, self.asked = source, []
+
+    def chosen(self, count, rate, device):
+        self.asked.append((count, rate, device.type))
+        return self.source.chosen(count, rate, torch.device("cpu"))
+
+    def __getattr__(self, name):
+        raise AssertionError(f"{name} of the processor's stream is not to be used")
+
+
+def test_on_a_card_a_sample_is_drawn_once_for_every_record_at_the_rate():
+    source, other = OnCard(seeded_noise(3)), seeded_noise(3)
+    for _ in range(3):
+        numbers, count = seated_sample(source, 300, 0.1, 60, Card())  # type: ignore[arg-type]
+        (expected,) = poisson_samples(other, 300, 0.1, 1, torch.device("cpu"))
+        assert torch.equal(numbers[: int(count)], expected)
+        assert not numbers[int(count) :].any()
+    assert source.asked == [(300, 0.1, "cuda")] * 3
+    assert source.source.state() == other.state()
+
+
 def test_a_seated_sample_is_a_poisson_sample():
     expected = poisson_sample(seeded_noise(3), 200, 0.1)
     numbers, count = seated_sample(seeded_noise(3), 200, 0.1, 60, torch.device("cpu"))

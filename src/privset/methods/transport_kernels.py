@@ -15,14 +15,19 @@ MOST = 16_384
 
 
 def fits(costs: Tensor) -> bool:
-    """Whether the kernel can be used for these costs."""
-    return AVAILABLE and costs.is_cuda and costs.dtype == torch.float32 and _held(costs)[2] <= MOST
+    """Whether the kernel can be used for these costs, where they are."""
+    return AVAILABLE and costs.is_cuda and small(costs)
+
+
+def small(costs: Tensor) -> bool:
+    """Whether one program can hold them: those of some 90 images and their sample, or fewer."""
+    return costs.dtype == torch.float32 and _held(costs)[2] <= MOST
 
 
 def potentials(
     costs: Tensor, logs: Tensor, other_logs: Tensor, temperatures: tuple[float, ...]
 ) -> tuple[Tensor, Tensor]:
-    """As `privset.methods.transport.potentials`; all costs are finite, and some weight on either side is not 0."""
+    """As `privset.methods.transport.potentials`; where all weights of a side are 0, not finite."""
     (rows, columns), (high, wide, held) = costs.shape, _held(costs)
     potential, other = costs.new_empty(rows), costs.new_empty(columns)
     with torch.cuda.device_of(costs):
@@ -43,9 +48,9 @@ def potentials(
     return potential, other
 
 
-@functools.lru_cache(maxsize=8)
+@functools.cache
 def _on_device(temperatures: tuple[float, ...], device: torch.device) -> Tensor:
-    """Made once: what is sent while a step is being recorded could not be played back."""
+    """Made once, and never freed: what is sent while a step is being recorded could not be played back."""
     return torch.tensor(temperatures, device=device)
 
 

@@ -100,14 +100,16 @@ def convolved(maps: Tensor, marks: Tensor, kernel: Tensor, bias: Tensor) -> Tens
     count, channels, taps = len(maps), maps.shape[1], _KERNEL**2
     own, of_marks = kernel[:, : channels * taps], kernel[:, channels * taps :].view(len(kernel), -1, taps)
     high, wide = ((side + 1) // 2 for side in maps.shape[2:])
-    seen = _patches(
-        maps.new_ones(1, 1, *maps.shape[2:])
-    )  # which pixels of the kernel lie within the image, at each place
+    # At each place, which pixels of the kernel lie within; not `new_ones`, which vmap would make for each network.
+    seen = _patches(torch.ones(1, 1, *maps.shape[2:], dtype=maps.dtype, device=maps.device))
     constant = marks @ torch.einsum("pt,mkt->kpm", seen, of_marks).flatten(1) + bias.repeat(high * wide)
     constant = constant.view(count, high, wide, len(kernel)).permute(0, 3, 1, 2)
-    if not maps.is_cuda:
-        return F.conv2d(maps, own.view(len(kernel), channels, _KERNEL, _KERNEL), stride=2, padding=_PADDING) + constant
-    return convolved_by_products(maps, own) + constant
+    return constant + (convolved_by_products if maps.is_cuda else _convolved)(maps, own)
+
+
+def _convolved(maps: Tensor, kernel: Tensor) -> Tensor:
+    """As `convolved_by_products`, by the library."""
+    return F.conv2d(maps, kernel.view(len(kernel), -1, _KERNEL, _KERNEL), stride=2, padding=_PADDING)
 
 
 def convolved_by_products(maps: Tensor, kernel: Tensor) -> Tensor:
