@@ -180,6 +180,14 @@ def test_what_says_how_to_train_is_refused_where_a_classifier_travels(call, tmp_
         assert not list(tmp_path.iterdir())
 
 
+def test_what_says_how_to_test_is_refused_where_nothing_is_tested(call, tmp_path):
+    words = ("--classes", 0, 1, *TINY, "--recipe", "quick", "--trainings=1", "--out", tmp_path / "out")
+    code, _, err = call("continual", "stage", "digits", *words)
+    assert code == 2
+    assert "nothing is tested here, so --recipe, --trainings would do nothing; say on what (--test DATA)" in err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_stage_is_not_written_into_a_release_nor_an_export_into_a_stage(call, tmp_path):
     first = tmp_path / "first"
     assert call("continual", "stage", "digits", "--classes", 0, 1, *TINY, "--out", first)[0] == 0

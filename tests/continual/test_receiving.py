@@ -167,15 +167,17 @@ def test_what_is_not_whole_in_a_folder_of_releases_is_not_passed_over(tmp_path, 
 def test_in_a_folder_of_releases_nothing_is_passed_over(tmp_path, dataset):
     own = stage(dataset, ("ant", "bee"), tmp_path / "all" / "one").release.path
     shutil.copytree(own, tmp_path / "all" / "release")  # called as a stage calls its own
-    (tmp_path / "all" / "results.json").touch()
+    for name in ("continual.json", "guarantee.json", "accuracy.svg", "accuracy.png", "Thumbs.db", ".hidden"):
+        (tmp_path / "all" / name).touch()  # as beside the stages of a course
     assert [path.name for path in find([tmp_path / "all"])] == ["release", "release"]
     mine = tmp_path / "all" / "mine" / "two"
     mine.mkdir(parents=True)
     assert len(find([tmp_path / "all"], own=mine)) == 2
-    (tmp_path / "all" / "three.zip").touch()
-    with pytest.raises(ReleaseError, match=r"all has three.zip, with no release"):
-        find([tmp_path / "all"], own=mine)
-    (tmp_path / "all" / "three.zip").unlink()
+    for name in ("three.zip", "scan.png", "notes.txt", "README.md", "results.json"):
+        (tmp_path / "all" / name).touch()
+        with pytest.raises(ReleaseError, match=f"all has {name}, with no release"):
+            find([tmp_path / "all"], own=mine)
+        (tmp_path / "all" / name).unlink()
     (tmp_path / "all" / "gone").symlink_to(tmp_path / "nowhere")
     with pytest.raises(ReleaseError, match="all has gone, with no release"):
         find([tmp_path / "all"], own=mine)

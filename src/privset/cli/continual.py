@@ -140,6 +140,8 @@ def stage(arguments: Sequence[str]) -> int:
     method, budget, tally = parsed.make_method(), parsed.budget, Tally()
     check_apart(parsed.out, parsed.data)
     _check_as_trained(method, arguments)
+    if parsed.test is None and (given := _of_the_exam(arguments)):
+        raise ConfigError(f"nothing is tested here, so {', '.join(given)} would do nothing; say on what (--test DATA)")
     if parsed.received and not parsed.disjoint:
         raise ConfigError(
             "the guarantee of all releases together rests on no record being with two parties, which different classes "
@@ -212,12 +214,16 @@ def stage(arguments: Sequence[str]) -> int:
 
 def _check_as_trained(method: Method[Any], arguments: Sequence[str]) -> None:
     """Refuse what says how to train a network on sets, where a classifier is published, and tested as it is."""
-    typed = {word.partition("=")[0] for word in arguments}
-    given = [option for option in ("--classifier", "--recipe", "--trainings") if option in typed]
-    if isinstance(method, TrainingMethod) and given:
+    if isinstance(method, TrainingMethod) and (given := _of_the_exam(arguments)):
         raise ConfigError(
             f"with {method.name} the classifier itself travels, and is tested as it is; leave out {', '.join(given)}"
         )
+
+
+def _of_the_exam(arguments: Sequence[str]) -> list[str]:
+    """Options among these that say how to train a network on sets."""
+    typed = {word.partition("=")[0] for word in arguments}
+    return [option for option in ("--classifier", "--recipe", "--trainings") if option in typed]
 
 
 def _known(received: Sequence[Received]) -> tuple[str, ...] | None:

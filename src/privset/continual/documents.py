@@ -8,6 +8,10 @@ from typing import Any
 from privset import files
 from privset.errors import ReleaseError
 
+RESULTS = "continual.json"
+"""What came of a course: accuracies and counts."""
+FIGURES = ("accuracy.svg", "accuracy.png")
+"""Accuracies after each stage of a course, drawn."""
 EVALUATIONS = "evaluations"
 """Folder of a course with what was measured on real test images: beside the stages, not in them, for a stage is handed
 on, and accuracies on real images have no guarantee."""

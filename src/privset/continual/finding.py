@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from privset.continual.documents import EVALUATIONS
-from privset.continual.notes import check_alone
+from privset.continual.documents import EVALUATIONS, FIGURES, RESULTS
+from privset.continual.guarantee import FILE as GUARANTEE
+from privset.continual.notes import check_alone, litter
 from privset.errors import ReleaseError
 from privset.exports import Format, format_of
 from privset.release.certificate import FILE as CERTIFICATE_FILE
@@ -40,7 +41,8 @@ def _releases(folder: Path, own: Path | None) -> list[Path]:
     names = {path.name for path in entries}
     inner = sorted((path for path in entries if _is_received(path, own)), key=_natural)
     # Whatever files are in it too; but where one's own stage lies as well, it is a folder of such.
-    stage = bool(inner) and {path.name for path in inner} <= _OF_A_STAGE and not _holds(folder, own)
+    inside = {path.name for path in inner if not path.is_file()}
+    stage = bool(inside) and inside <= _OF_A_STAGE and not _holds(folder, own)
     if CERTIFICATE_FILE in names or NOTE in names or stage:
         if to := format_of(folder):
             raise ReleaseError(f"{folder} is {_export(to)}; give that release")
@@ -74,9 +76,9 @@ def _export(to: Format) -> str:
     return f"an export to {to}: a copy for other tools, which cannot be verified as the release it was made from can"
 
 
-_OF_A_STAGE = {NOTE, RELEASE, f"{RELEASE}.unfinished", f"{RELEASE}.ledger.jsonl"}
-_BESIDE_STAGES = {".json", ".svg", ".png", ".md", ".txt"}
-"""Endings of files that may lie in a folder of releases, as results and figures of a course do."""
+_OF_A_STAGE = {RELEASE, f"{RELEASE}.unfinished"}
+_OF_A_COURSE = {GUARANTEE, RESULTS, *FIGURES}
+"""Files that lie beside the stages of a course."""
 
 
 def _is_received(path: Path, own: Path | None) -> bool:
@@ -84,7 +86,7 @@ def _is_received(path: Path, own: Path | None) -> bool:
     if _holds(path, own):
         return False
     if path.is_file():
-        return path.suffix not in _BESIDE_STAGES
+        return path.name not in _OF_A_COURSE and not litter(path)
     return path.name != EVALUATIONS or bool(releases_in(path))
 
 

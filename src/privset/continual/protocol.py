@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from privset.continual import exam as exams
-from privset.continual.documents import write, write_json
+from privset.continual.documents import FIGURES, RESULTS, write, write_json
 from privset.continual.exam import Exam, examine
 from privset.continual.guarantee import FILE as GUARANTEE_FILE
 from privset.continual.guarantee import guarantee
@@ -31,8 +31,6 @@ from privset.observer import Observer
 from privset.privacy import PrivacyBudget, Tally
 from privset.release.certificate import plain
 from privset.release.joint import check_delta
-
-RESULTS_FILE = "continual.json"
 
 CAUTION = (
     "For the holders of the test images only, unless these are public: accuracies and counts, here, in evaluations/ "
@@ -195,11 +193,11 @@ def _publish(course: Course, stages: Sequence[Stage], exam: Exam) -> None:
         "settings": plain(dataclasses.asdict(planned.config)),
         "exam": dataclasses.asdict(exam),
     }
-    write_json(folder / RESULTS_FILE, settings | course.to_json())
+    write_json(folder / RESULTS, settings | course.to_json())
     curves = [
         Curve(name=f"{planned.method}, {recipe}", points=tuple((one.mean, one.deviation) for one in found))
         for recipe, found in course.scores.items()
     ]
     figure = draw(curves, title=f"{planned.facts.name}: {len(stages)} parties, one after the other")
-    write(folder / "accuracy.svg", figure.svg().encode())
-    write(folder / "accuracy.png", figure.png())
+    for name, content in zip(FIGURES, (figure.svg().encode(), figure.png()), strict=True):
+        write(folder / name, content)
