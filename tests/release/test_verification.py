@@ -62,6 +62,17 @@ def test_a_release_nested_in_one_without_certificate_is_not_taken_for_it(
     ]
 
 
+def test_a_folder_of_releases_is_said_to_be_one(tmp_path: Path, plan: Plan, workshop: Any) -> None:
+    for number in range(1, 5):
+        (tmp_path / f"stage-{number}").mkdir()
+        workshop.publish(tmp_path / f"stage-{number}" / "release", plan)
+    (found,) = verify(tmp_path).checks
+    assert found.detail == (
+        f"{tmp_path} has no certificate.json, so it is no release, but a folder of such (stage-1, stage-2, stage-3, "
+        "...); give one of them"
+    )
+
+
 def test_what_lies_beside_the_note_of_a_stage_does_not_hide_its_release(
     tmp_path: Path, plan: Plan, workshop: Any
 ) -> None:

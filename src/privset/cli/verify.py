@@ -45,7 +45,8 @@ def verify(arguments: Sequence[str]) -> int:
             console.show(outcome.certificate.statement)
             console.show(f"Seal of the certificate: {outcome.certificate.seal}")
         else:
-            console.show(f"{parsed.release} is NOT what it claims to be: {len(outcome.failures)} check(s) failed.")
+            claims = "what it claims to be" if outcome.certificate is not None else "a release"
+            console.show(f"{parsed.release} is NOT {claims}: {len(outcome.failures)} check(s) failed.")
     return 0 if outcome.ok else 1
 
 

@@ -33,11 +33,11 @@ def releases_in(folder: Path) -> list[Path]:
     A release that has lost its certificate is no stage: what is nested in it, whoever put it there, is not what it was.
     """
     # By os.path, which takes what it may not look into for nothing; whoever reads it then says so.
-    within = [folder] if _was_release(folder) else [folder, folder / RELEASE]
+    within = [folder] if was_release(folder) else [folder, folder / RELEASE]
     return [path for path in within if os.path.isfile(path / CERTIFICATE_FILE)][:1]
 
 
-def _was_release(folder: Path) -> bool:
+def was_release(folder: Path) -> bool:
     """Whether it lies where a stage has its release, or holds what only releases do."""
     whole = Path(os.path.abspath(folder))
     if whole.name == RELEASE and os.path.isfile(whole.parent / NOTE):

@@ -12,7 +12,7 @@ from privset.release.artefact import ClassifierRelease, Release, StatisticsRelea
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.certificate import Certificate
 from privset.release.classifier import Classifier
-from privset.release.folder import release_in
+from privset.release.folder import release_in, releases_in, was_release
 from privset.release.generator import Generator
 from privset.release.issuing import Content
 from privset.release.sections import (
@@ -156,6 +156,15 @@ def read_file(folder: Path, name: str) -> bytes:
     try:
         return (folder / name).read_bytes()
     except FileNotFoundError:
-        raise ReleaseError(f"{folder} has no {name}, so it is not a complete release; get it again") from None
+        raise ReleaseError(f"{folder} has no {name}, so {_instead(folder)}") from None
     except OSError as error:
         raise ReleaseError(f"{folder / name} cannot be read ({error.strerror})") from error
+
+
+def _instead(folder: Path) -> str:
+    """What a folder is that lacks a file of a release, and what to do."""
+    within = [] if was_release(folder) else sorted(path.name for path in folder.iterdir() if releases_in(path))
+    if within:
+        few = ", ".join([*within[:3], *(["..."] if within[3:] else [])])
+        return f"it is no release, but a folder of such ({few}); give one of them"
+    return "it is not a complete release; get it again"
