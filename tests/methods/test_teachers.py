@@ -8,8 +8,8 @@ from tests.conftest import TINY, facts_for, records_for
 from privset.errors import BudgetError, ConfigError
 from privset.facts import scale
 from privset.methods import DataLens, DataLensConfig, GPate, GPateConfig, GsWgan
-from privset.methods.drawing import drawn
-from privset.methods.teachers import asked_classes, claimed_epsilon, discriminator_of, settled, teaching, wishes
+from privset.methods.drawing import drawn, even_labels
+from privset.methods.teachers import claimed_epsilon, discriminator_of, settled, teaching, wishes
 from privset.networks.adversaries import ConditionalDcgan
 from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, Ledger, PrivacyBudget, seeded_noise, spend
@@ -110,7 +110,7 @@ def test_teachers_that_have_learned_nothing_do_not_agree(norm):
 
 def test_a_question_is_about_every_class_as_often_as_can_be():
     random = torch.Generator().manual_seed(0)
-    drawn = torch.stack([asked_classes(8, 3, random) for _ in range(50)])
+    drawn = torch.stack([even_labels(8, 3, random) for _ in range(50)])
     counts = torch.stack([row.bincount(minlength=3) for row in drawn])
     assert set(counts.unique().tolist()) == {2, 3}
     assert len(drawn.unique(dim=0)) > 10

@@ -1,7 +1,8 @@
-"""Images of a trained generator: those of the set that is published, and those that are shown while it is trained."""
+"""What a generator is asked for: labels to train on, the set that is published, what is shown while it is trained."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -14,6 +15,16 @@ AT_ONCE = 1000
 """Images drawn at a time."""
 _SHOWN = 10
 """Images a class that are shown."""
+
+
+def even_labels(count: int, classes: int, random: torch.Generator) -> Tensor:
+    """Labels ``[count]``: each class as often as any other, or once more at most.
+
+    >>> even_labels(4, 2, torch.Generator()).bincount().tolist()
+    [2, 2]
+    """
+    decks = [torch.randperm(classes, generator=random) for _ in range(math.ceil(count / classes))]
+    return torch.cat(decks)[:count]
 
 
 @torch.no_grad()

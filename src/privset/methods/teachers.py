@@ -23,7 +23,7 @@ from torch.func import grad
 from privset.errors import BudgetError
 from privset.facts import PublicFacts, scale
 from privset.methods.descent import Adam
-from privset.methods.drawing import drawn, glimpse
+from privset.methods.drawing import drawn, even_labels, glimpse
 from privset.methods.method import Execution, SetMethod, Synthesis
 from privset.methods.plan import Plan, presets_that_ask_fewer
 from privset.methods.settings import SetConfig, require, require_at_least_one, require_generator, require_shards
@@ -213,7 +213,7 @@ class TeacherMethod(SetMethod[Config]):
         for _ in range(steps):
             for _ in range(config.teacher_steps):
                 teach()
-            labels = asked_classes(config.images, classes, random)
+            labels = even_labels(config.images, classes, random)
             asked = codes(labels)
             pixels = generator(asked)
             target = pixels.detach() + moves(pixels.detach(), sent(labels, device))
@@ -226,16 +226,6 @@ class TeacherMethod(SetMethod[Config]):
         network = settled(generator, random)
         trained = TrainedGenerator.of(self._form, network) if config.publish_generator else None
         return Synthesis(drawn(network, labels, random), labels, generator=trained)
-
-
-def asked_classes(images: int, classes: int, random: torch.Generator) -> Tensor:
-    """Labels ``[images]`` of what one question is about: each class as often as any other, or once more at most.
-
-    >>> asked_classes(4, 2, torch.Generator()).bincount().tolist()
-    [2, 2]
-    """
-    decks = [torch.randperm(classes, generator=random) for _ in range(math.ceil(images / classes))]
-    return torch.cat(decks)[:images]
 
 
 def settled(generator: ConditionalGenerator, random: torch.Generator) -> ConditionalGenerator:

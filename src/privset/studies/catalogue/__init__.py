@@ -5,13 +5,16 @@ from __future__ import annotations
 from privset.errors import ConfigError
 from privset.studies.catalogue.baselines import BASELINES
 from privset.studies.catalogue.ours import MOMENTS, SETTINGS, SMOKE
-from privset.studies.catalogue.paper import DP_MERF, DP_SGD, PSG, PSG_PRIOR, REAL_DATA
+from privset.studies.catalogue.paper import DP_MERF, DP_MERF_SETTINGS, DP_SGD, PSG, PSG_PRIOR, REAL_DATA
 from privset.studies.catalogue.parties import CONTINUAL
 from privset.studies.study import Study
 
 STUDIES: dict[str, Study] = {
     study.name: study
-    for study in (MOMENTS, SETTINGS, PSG, PSG_PRIOR, DP_MERF, REAL_DATA, DP_SGD, CONTINUAL, BASELINES, SMOKE)
+    for study in (
+        *(MOMENTS, SETTINGS, PSG, PSG_PRIOR, DP_MERF, DP_MERF_SETTINGS),
+        *(REAL_DATA, DP_SGD, CONTINUAL, BASELINES, SMOKE),
+    )
 }
 """By the name typed on the command line."""
 

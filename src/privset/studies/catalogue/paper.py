@@ -131,7 +131,7 @@ DP_MERF = Study(
         *(
             _dp_merf(data, epsilon, per_class, preset)
             for data in ("mnist", "fashion-mnist")
-            for preset in ("paper", "wide", "standard")
+            for preset in ("paper", "wide", "standard", "even")
             for epsilon, per_class in (("1", 6000), ("10", 6000), ("10", 10), ("10", 20))
         ),
         *(
@@ -139,6 +139,32 @@ DP_MERF = Study(
             for data in ("mnist", "fashion-mnist")
             for network in ARCHITECTURES
         ),
+    ),
+)
+
+DP_MERF_SETTINGS = Study(
+    name="dp-merf-settings",
+    what="how dp-merf's generator is trained, changed step by step, at epsilon 10 with 20 images a class, on training "
+    "records that are held out: never on a test split",
+    cells=tuple(
+        Cell(
+            name=f"{data}-{name}",
+            method="dp-merf",
+            preset="standard",
+            data=data,
+            epsilon=10.0,
+            per_class=20,
+            settings=settings,
+            classifier="mlp",
+            recipes=("quick",),
+            held_out=True,
+        )
+        for name, settings in (
+            ("standard", {}),
+            ("even", {"even": True}),
+            ("even-batch-500", {"even": True, "batch_size": 500}),
+        )
+        for data in ("mnist", "fashion-mnist")
     ),
 )
 
