@@ -10,6 +10,7 @@ from privset.errors import BudgetError, ConfigError
 from privset.facts import normalise
 from privset.methods import Checkpoint, DpMerf, DpMerfConfig, Execution
 from privset.methods.dp_merf import MeanEmbedding
+from privset.networks.generators import draw_codes
 from privset.observer import Observer
 from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise
 
@@ -241,6 +242,29 @@ def test_settings_that_cannot_work_are_refused(fields, words):
         DpMerfConfig(**fields)
 
 
+@pytest.mark.parametrize("even", [False, True])
+def test_a_step_has_as_many_images_of_every_class_only_if_it_is_to(even, monkeypatch):
+    asked = []
+
+    def watched(labels, **options):
+        asked.append(labels.bincount(minlength=3).tolist())
+        return draw_codes(labels, **options)
+
+    monkeypatch.setattr("privset.methods.dp_merf.draw_codes", watched)
+    facts = facts_for(40)
+    method = DpMerf(dataclasses.replace(TINY_MERF, even=even, batch_size=12, steps=6))
+    curator = Curator(records_for(facts), facts, Ledger(PrivacyBudget(epsilon=math.inf)), seeded_noise(0))
+    method.run(curator, method.plan(facts, PrivacyBudget(epsilon=math.inf)))
+    assert (asked == [[4, 4, 4]] * 6) == even
+
+
+def test_the_preset_even_asks_what_the_standard_one_asks():
+    budget, facts = PrivacyBudget(epsilon=10), facts_of("mnist")
+    usual, even = (DpMerf(DpMerf.preset(name, per_class=10, epsilon=10)) for name in ("standard", "even"))
+    assert even.plan(facts, budget).events == usual.plan(facts, budget).events
+    assert even.config == dataclasses.replace(usual.config, even=True, batch_size=500)
+
+
 @pytest.mark.parametrize("epsilon", [1.0, 10.0])
 def test_more_waves_cost_no_more(epsilon):
     budget, facts = PrivacyBudget(epsilon=epsilon), facts_of("mnist")
@@ -250,7 +274,7 @@ def test_more_waves_cost_no_more(epsilon):
 
 
 def test_unknown_presets_and_budgets_too_small_for_the_classes_are_refused():
-    with pytest.raises(ConfigError, match="presets standard, paper, wide"):
+    with pytest.raises(ConfigError, match="presets standard, paper, wide, even"):
         DpMerf.preset("large", per_class=10, epsilon=1)
     with pytest.raises(BudgetError, match="cannot be paid for"):
         DpMerf(TINY_MERF).plan(facts_for(40), PrivacyBudget(epsilon=0.05))

@@ -142,7 +142,7 @@ def test_what_cannot_be_a_study_is_refused():
         Study(name="s", what="", cells=(make(), make()))
     with pytest.raises(
         ConfigError,
-        match="no study 'nosuch'; there are moments, settings, psg, psg-prior, dp-merf, real, dp-sgd, continual",
+        match="no study 'nosuch'; there are moments, settings, psg, psg-prior, dp-merf, dp-merf-settings, real",
     ):
         get("nosuch")
 
