@@ -110,10 +110,10 @@ class DpMerf(MeasuringMethod[DpMerfConfig]):
         "standard": lambda per_class, _: DpMerfConfig(per_class=per_class),
         "paper": lambda per_class, epsilon: DpMerfConfig.paper(per_class=per_class, epsilon=epsilon),
         "wide": lambda per_class, epsilon: DpMerfConfig.wide(per_class=per_class, epsilon=epsilon),
-        "even": lambda per_class, _: DpMerfConfig(per_class=per_class, even=True, batch_size=500),
+        "even": lambda per_class, _: DpMerfConfig(per_class=per_class, even=True),
     }
     """``standard``: as published, but calibrated noise; ``paper``: the published noise too; ``wide``: and more waves;
-    ``even``: as ``standard``, and the generator learns from larger batches with as many images of every class."""
+    ``even``: as ``standard``, and each step of the generator has as many images of every class."""
     measured_with = frozenset({"waves", "bandwidth", "count_share", "noise_multiplier"})
     claims = (
         "the published noise is claimed to cost epsilon 0.98 and 10 for replacing a record; proven are 0.341 and 3.78 "
