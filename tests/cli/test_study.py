@@ -1,6 +1,7 @@
 """`privset study` as a user types it."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from privset.errors import InUseError
-from privset.studies import runner
+from privset.studies import STUDIES, runner
 
 
 def test_list_run_and_show(call, tmp_path, monkeypatch):
@@ -81,7 +82,7 @@ def wait_until(what, seconds=60):
     end = time.monotonic() + seconds
     while not (found := what()):
         assert time.monotonic() < end
-        time.sleep(0.05)
+        time.sleep(0.005)
     return found
 
 
@@ -92,7 +93,11 @@ def test_processes_that_share_the_work_end_when_the_one_that_started_them_is_kil
         children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
         workers = wait_until(lambda: len(found := children.read_text().split()) == 2 and found)
         wait_until(lambda: list(tmp_path.glob("smoke/.parts/*")))  # at work
+        for worker in workers:  # held where they are, so that none is done before the other process is gone
+            os.kill(int(worker), signal.SIGSTOP)
         parent.send_signal(signal.SIGKILL)
+    for worker in workers:
+        os.kill(int(worker), signal.SIGCONT)
     wait_until(lambda: not any(map(is_running, workers)), seconds=20)
     assert not (tmp_path / "smoke" / "digits-eps10-ipc1.json").exists()
 
@@ -121,7 +126,7 @@ def test_without_time_everything_is_left(call, tmp_path):
     [
         (
             "run nosuch",
-            "there is no study 'nosuch'; there are moments, settings, psg, psg-prior, dp-merf, real, dp-sgd",
+            f"there is no study 'nosuch'; there are {', '.join(STUDIES)}",
         ),
         ("show nosuch", "there is no study 'nosuch'"),
         ("run smoke --cells nosuch --jobs 2", "no cell 'nosuch'; it has digits-eps10-ipc1"),
