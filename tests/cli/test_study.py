@@ -89,7 +89,13 @@ def wait_until(what, seconds=60):
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="who started whom is read from /proc")
 def test_processes_that_share_the_work_end_when_the_one_that_started_them_is_killed(tmp_path):
     command = [sys.executable, "-m", "privset", "study", "run", "smoke", "--results", tmp_path, "--jobs", "2"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as parent:
+
+    def in_the_background():  # as a shell starts what it puts there
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=in_the_background
+    ) as parent:
         children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
         workers = wait_until(lambda: len(found := children.read_text().split()) == 2 and found)
         wait_until(lambda: list(tmp_path.glob("smoke/.parts/*")))  # at work

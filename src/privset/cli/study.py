@@ -154,11 +154,15 @@ _WORKER = "PRIVSET_WORKER"
 
 
 def end_with_parent() -> None:
-    """Stop this process, as by Ctrl-C, when its standard input ends: whoever started it is gone, however that came."""
+    """Stop this process, as by Ctrl-C, when its standard input ends: whoever started it is gone, however that came.
+
+    Not by the signal of Ctrl-C itself, which what a shell starts in the background ignores.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     def wait() -> None:
         os.read(0, 1)  # nothing is ever written to it
-        interrupt_main()
+        interrupt_main(signal.SIGTERM)
         time.sleep(10)
         os._exit(130)
 
@@ -197,7 +201,7 @@ def run_workers(parsed: RunArguments, shard: tuple[int, int]) -> Outcome:
     finally:
         # Only after an interruption is one still running: it is asked to clean up, then made to stop.
         for worker in workers:
-            worker.send_signal(signal.SIGINT)
+            worker.terminate()
         for worker in workers:
             with worker:  # which closes its pipes
                 try:
