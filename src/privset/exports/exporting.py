@@ -12,7 +12,7 @@ from privset.exports import archive, card, images, table, tensors
 from privset.observer import Observer
 from privset.release import LEDGER_FILE, Release, check_writable, load, require_verified, synthetic
 from privset.release.certificate import FILE as CERTIFICATE_FILE
-from privset.release.folder import NOTE, RELEASE, write_folder
+from privset.release.folder import in_stage, write_folder
 from privset.release.loading import read_file
 
 Format = Literal["png", "npz", "parquet", "torch"]
@@ -80,7 +80,7 @@ _SIGNS: dict[Format, str] = {
 def default_out(folder: Path, to: Format) -> Path:
     """Where an export goes if no one says: beside the release, or beside its stage, which is handed on whole."""
     folder = Path(os.path.abspath(folder))
-    if folder.name == RELEASE and os.path.isfile(folder.parent / NOTE):
+    if in_stage(folder):
         folder = folder.parent
     return folder.with_name(f"{folder.name}-{to}")
 

@@ -20,7 +20,7 @@ def fits(costs: Tensor) -> bool:
 
 
 def small(costs: Tensor) -> bool:
-    """Whether one program can hold them: those of some 90 images and their sample, or fewer."""
+    """Whether one program can hold them: those of 128 images and as many others, or fewer."""
     return costs.dtype == torch.float32 and _held(costs)[2] <= MOST
 
 

@@ -37,10 +37,15 @@ def releases_in(folder: Path) -> list[Path]:
     return [path for path in within if os.path.isfile(path / CERTIFICATE_FILE)][:1]
 
 
+def in_stage(folder: Path) -> bool:
+    """Whether it lies where a stage, which has a note, has its release."""
+    whole = Path(os.path.abspath(folder))
+    return whole.name == RELEASE and os.path.isfile(whole.parent / NOTE)
+
+
 def was_release(folder: Path) -> bool:
     """Whether it lies where a stage has its release, or holds what only releases do."""
-    whole = Path(os.path.abspath(folder))
-    if whole.name == RELEASE and os.path.isfile(whole.parent / NOTE):
+    if in_stage(folder):
         return True
     if os.path.isfile(folder / NOTE):
         return False

@@ -163,7 +163,7 @@ def read_file(folder: Path, name: str) -> bytes:
 
 def _instead(folder: Path) -> str:
     """What a folder is that lacks a file of a release, and what to do."""
-    within = [] if was_release(folder) else sorted(path.name for path in folder.iterdir() if releases_in(path))
+    within = [] if was_release(folder) else sorted(path.name for path in folder.glob("*") if releases_in(path))
     if within:
         few = ", ".join([*within[:3], *(["..."] if within[3:] else [])])
         return f"it is no release, but a folder of such ({few}); give one of them"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from privset.errors import ConfigError
 from privset.studies.catalogue.baselines import BASELINES
-from privset.studies.catalogue.ours import MOMENTS, SETTINGS, SMOKE
-from privset.studies.catalogue.paper import DP_MERF, DP_MERF_SETTINGS, DP_SGD, PSG, PSG_PRIOR, REAL_DATA
+from privset.studies.catalogue.ours import DP_MERF_SETTINGS, MOMENTS, SETTINGS, SMOKE
+from privset.studies.catalogue.paper import DP_MERF, DP_SGD, PSG, PSG_PRIOR, REAL_DATA
 from privset.studies.catalogue.parties import CONTINUAL
 from privset.studies.study import Study
 

@@ -142,32 +142,6 @@ DP_MERF = Study(
     ),
 )
 
-DP_MERF_SETTINGS = Study(
-    name="dp-merf-settings",
-    what="how dp-merf's generator is trained, changed step by step, at epsilon 10 with 20 images a class, on training "
-    "records that are held out: never on a test split",
-    cells=tuple(
-        Cell(
-            name=f"{data}-{name}",
-            method="dp-merf",
-            preset="standard",
-            data=data,
-            epsilon=10.0,
-            per_class=20,
-            settings=settings,
-            classifier="mlp",
-            recipes=("quick",),
-            held_out=True,
-        )
-        for name, settings in (
-            ("standard", {}),
-            ("even", {"even": True}),
-            ("even-batch-500", {"even": True, "batch_size": 500}),
-        )
-        for data in ("mnist", "fashion-mnist")
-    ),
-)
-
 _PUBLISHED_REAL: dict[tuple[str, int | None], float] = {
     ("mnist", 10): 93.6,
     ("mnist", 20): 95.9,
