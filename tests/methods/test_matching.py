@@ -26,7 +26,8 @@ def test_a_convolution_has_one_row_for_each_output_channel():
 
 def test_biases_and_norm_scales_do_not_count():
     weight, bias = torch.eye(3), torch.ones(3)
-    assert float(row_cosine_distance([weight, bias], [weight, -bias])) == pytest.approx(0.0, abs=1e-5)
+    for given in (bias, None):
+        assert float(row_cosine_distance([weight, given], [weight, -bias])) == pytest.approx(0.0, abs=1e-5)
 
 
 def test_rows_of_zeros_are_harmless():
@@ -52,16 +53,19 @@ def test_slopes_are_those_of_the_distance_in_float64(kernel, monkeypatch):
     shapes = [(5, 1, 3, 3), (5,), (4, 7, 3, 3), (3, 5000), (3,)]  # one row is longer than a program looks at at once
     first, second = ([torch.randn(shape, generator=generator) for shape in shapes] for _ in range(2))
     first[2][1], second[2][2] = 0, 0
-    exact = [values.double().requires_grad_() for values in first]
-    expected = row_cosine_distance(exact, [values.double() for values in second])
-    wanted = torch.autograd.grad(expected, exact, allow_unused=True)
+    counted = [number for number, shape in enumerate(shapes) if len(shape) > 1]
+    exact = [first[number].double().requires_grad_() for number in counted]
+    expected = row_cosine_distance(exact, [second[number].double() for number in counted])
+    wanted = dict(zip(counted, torch.autograd.grad(expected, exact), strict=True))
     strange = [values.to(CARD).transpose(0, -1).contiguous().transpose(0, -1) for values in second]
-    distance, slopes = distance_and_slopes([values.to(CARD) for values in first], strange)
+    given = [values.to(CARD) if values.ndim > 1 else None for values in first]
+    distance, slopes = distance_and_slopes(given, strange)
     assert float(distance) == pytest.approx(float(expected.detach()), rel=1e-5)
-    for found, theirs in zip(slopes, wanted, strict=True):
-        assert (found is None) == (theirs is None)
-        if found is not None and theirs is not None:
-            assert found.shape == theirs.shape
-            # A row of zeros has a slope of a million, the stabiliser's inverse: each row by its own length.
-            error = (found.cpu().double() - theirs).flatten(1).norm(dim=1)
-            assert bool((error <= 1e-4 * theirs.flatten(1).norm(dim=1) + 1e-12).all())
+    assert [number for number, found in enumerate(slopes) if found is not None] == counted
+    for number, theirs in wanted.items():
+        found = slopes[number]
+        assert found is not None
+        assert found.shape == theirs.shape
+        # A row of zeros has a slope of a million, the stabiliser's inverse: each row by its own length.
+        error = (found.cpu().double() - theirs).flatten(1).norm(dim=1)
+        assert bool((error <= 1e-4 * theirs.flatten(1).norm(dim=1) + 1e-12).all())

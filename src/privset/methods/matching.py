@@ -14,18 +14,19 @@ _STABILISER = 1e-6
 """Added to the product of the norms, as in the published code."""
 
 
-def row_cosine_distance(first: Iterable[Tensor], second: Iterable[Tensor]) -> Tensor:
+def row_cosine_distance(first: Iterable[Tensor | None], second: Iterable[Tensor]) -> Tensor:
     """Gradients, tensor by tensor -> [], the sum over output rows of one minus their cosine.
 
-    Weights of two or more dimensions only: biases and the scales of normalisation layers do not count (the
-    paper says "weight at the l-th layer"; conv biases before an instance norm have no gradient at all).
+    Weights of two or more dimensions only, and None stands for one that has fewer: biases and the scales of
+    normalisation layers do not count (the paper says "weight at the l-th layer"; conv biases before an instance norm
+    have no gradient at all).
 
-    >>> row_cosine_distance([torch.eye(2)], [-torch.eye(2)])
+    >>> row_cosine_distance([torch.eye(2), None], [-torch.eye(2), torch.ones(2)])
     tensor(4.0000)
     """
     distances = []
     for a, b in zip(first, second, strict=True):
-        if a.ndim < 2:
+        if a is None or a.ndim < 2:
             continue
         a, b = a.flatten(1), b.flatten(1)
         cosine = (a * b).sum(1) / (a.norm(dim=1) * b.norm(dim=1) + _STABILISER)
@@ -33,18 +34,19 @@ def row_cosine_distance(first: Iterable[Tensor], second: Iterable[Tensor]) -> Te
     return torch.stack(distances).sum()
 
 
-def distance_and_slopes(first: Sequence[Tensor], second: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor | None]]:
-    """`row_cosine_distance`, and its slope by each tensor of ``first``; None for one that does not count."""
-    if all(matching_kernels.fits(weight) for weight in first):
-        found = [
-            matching_kernels.row_cosine(a, b, _STABILISER) if a.ndim > 1 else None
-            for a, b in zip(first, second, strict=True)
-        ]
-        distances = torch.cat([each[0] for each in found if each is not None])
-        return distances.sum(), [None if each is None else each[1] for each in found]
-    weights = [weight.detach().requires_grad_() for weight in first]
-    distance = row_cosine_distance(weights, second)
-    return distance.detach(), torch.autograd.grad(distance, weights, allow_unused=True)
+def distance_and_slopes(
+    first: Sequence[Tensor | None], second: Sequence[Tensor]
+) -> tuple[Tensor, Sequence[Tensor | None]]:
+    """`row_cosine_distance`, and its slope by each tensor of ``first``."""
+    counted = [(a, b) for a, b in zip(first, second, strict=True) if a is not None]
+    if all(matching_kernels.fits(weight) for weight, _ in counted):
+        found = [matching_kernels.row_cosine(a, b, _STABILISER) for a, b in counted]
+        distance, slopes = torch.cat([each for each, _ in found]).sum(), iter([slope for _, slope in found])
+    else:
+        weights = [weight.detach().requires_grad_() for weight, _ in counted]
+        distance = row_cosine_distance(weights, [target for _, target in counted])
+        distance, slopes = distance.detach(), iter(torch.autograd.grad(distance, weights))
+    return distance, [None if weight is None else next(slopes) for weight in first]
 
 
 def matching_slope(

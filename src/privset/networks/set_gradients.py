@@ -33,10 +33,11 @@ class SetGradient(abc.ABC):
     """The gradient of the mean cross-entropy of a network over labelled images.
 
     Attributes:
-        weights: By every weight of the network, in its order; constants.
+        weights: By every weight of the network, in its order, constants; None for biases and norms, which no distance
+            of gradients looks at.
     """
 
-    weights: list[Tensor]
+    weights: list[Tensor | None]
 
     @abc.abstractmethod
     def pull(self, directions: Directions) -> Tensor:
@@ -56,7 +57,7 @@ class _ByAutograd(SetGradient):
         self._images = images.requires_grad_()
         loss = F.cross_entropy(network(self._images), labels)
         self._graph = torch.autograd.grad(loss, list(network.parameters()), create_graph=True)
-        self.weights = [slope.detach() for slope in self._graph]
+        self.weights = [slope.detach() if slope.ndim > 1 else None for slope in self._graph]
 
     def pull(self, directions: Directions) -> Tensor:
         chosen = [
@@ -75,14 +76,18 @@ class _Block(abc.ABC):
         pool: Rows and columns that are averaged after that.
         given: What came in ``[n, c, h, w]``.
         maps: What the convolution made of it; a bias before a norm changes nothing, and is left out.
+
+    Attributes:
+        weight: Of the convolution, as wide as the maps.
     """
 
     def __init__(self, convolution: nn.Conv2d, norm: nn.GroupNorm, pool: Size, given: Tensor, maps: Tensor) -> None:
         self.convolution, self.norm, self.pool, self.given, self.maps = convolution, norm, pool, given, maps
+        self.weight = convolution.weight.to(maps.dtype)
 
     def forwards(self, given: Tensor, weight: Tensor) -> Tensor:
         """What this convolution would make of ``given`` with another weight."""
-        return _convolved(self.convolution, given, weight)
+        return _convolved(self.convolution, given, weight, self.maps.dtype)
 
     def backwards(self, slope: Tensor, weight: Tensor) -> Tensor:
         """From the gradient by the convolved maps that by what was given."""
@@ -92,20 +97,20 @@ class _Block(abc.ABC):
         """The gradient by the weight of the convolution."""
         if convolutions.of_images(self.given, self.convolution.weight):
             return convolutions.by_weight(self.slope, self.given, _form(self.convolution, self.given))
-        return self._slopes(self.slope, self.convolution.weight, (False, True, False))[1]
+        return self._slopes(self.slope, self.weight, (False, True, False))[1].to(self.convolution.weight.dtype)
 
     def _slopes(self, slope: Tensor, weight: Tensor, wanted: tuple[bool, bool, bool]) -> tuple[Tensor, Tensor, Tensor]:
-        stride, padding = self.convolution.stride, self.convolution.padding
+        stride, padding, given = self.convolution.stride, self.convolution.padding, self.given.to(slope.dtype)
         backward = torch.ops.aten.convolution_backward
-        return backward(slope, self.given, weight, None, stride, padding, (1, 1), False, (0, 0), 1, wanted)
+        return backward(slope, given, weight.to(slope.dtype), None, stride, padding, (1, 1), False, (0, 0), 1, wanted)
 
     @abc.abstractmethod
     def pooled(self) -> Tensor:
         """What comes out ``[n, c, h', w']``."""
 
     @abc.abstractmethod
-    def back(self, slope: Tensor) -> tuple[Tensor, Tensor]:
-        """From the gradient by `pooled` those by scale and shift ``[c]``; keeps that by the maps as ``slope``."""
+    def back(self, slope: Tensor) -> None:
+        """From the gradient by `pooled` that by the maps, which is kept as ``slope``."""
 
     slope: Tensor
 
@@ -132,12 +137,10 @@ class _PlainBlock(_Block):
         self._on, self._scale = normed > 0, scale
         return F.avg_pool2d(F.relu(normed), self.pool)
 
-    def back(self, slope: Tensor) -> tuple[Tensor, Tensor]:
-        through = self._spread(slope)
-        self._back = through * self._scale
+    def back(self, slope: Tensor) -> None:
+        self._back = self._spread(slope) * self._scale
         self._along = _mean(self._unit * self._back)
         self.slope = self._unbend(self._back)
-        return (through * self._unit).sum((0, 2, 3)), through.sum((0, 2, 3))
 
     def rate(self, moved: Tensor) -> Tensor:
         self._moved = moved
@@ -168,10 +171,9 @@ class _KernelBlock(_Block):
     def pooled(self) -> Tensor:
         return kernels.norm_relu_pool(self.maps, *self._affine())
 
-    def back(self, slope: Tensor) -> tuple[Tensor, Tensor]:
+    def back(self, slope: Tensor) -> None:
         self._given_slope = slope
-        self.slope, by_scale, by_shift = kernels.slopes(slope, self.maps, *self._affine(), affine=True)
-        return by_scale.sum(0), by_shift.sum(0)
+        self.slope, _, _ = kernels.slopes(slope, self.maps, *self._affine(), affine=False)
 
     def rate(self, moved: Tensor) -> Tensor:
         self._moved = moved
@@ -186,15 +188,20 @@ class _KernelBlock(_Block):
 
 
 def _block(convolution: nn.Conv2d, norm: nn.GroupNorm, _: nn.ReLU, pooling: nn.AvgPool2d, *, given: Tensor) -> _Block:
-    maps = _convolved(convolution, given, convolution.weight)
+    maps = _convolved(convolution, given, convolution.weight, _width_of(given))
     kind = _KernelBlock if kernels.fits(maps) else _PlainBlock
     return kind(convolution, norm, cast(Size, pooling.kernel_size), given, maps)
 
 
-def _convolved(convolution: nn.Conv2d, given: Tensor, weight: Tensor) -> Tensor:
+def _width_of(given: Tensor) -> torch.dtype:
+    """In which maps lie in memory: on a card in half of float32's, as where the networks are trained."""
+    return torch.bfloat16 if kernels.fits(given) and given.dtype == torch.float32 else given.dtype
+
+
+def _convolved(convolution: nn.Conv2d, given: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
     if convolutions.of_images(given, weight):
-        return convolutions.convolve(given, weight, _form(convolution, given))
-    return F.conv2d(given, weight, None, convolution.stride, convolution.padding)
+        return convolutions.convolve(given, weight, _form(convolution, given), dtype)
+    return F.conv2d(given.to(dtype), weight.to(dtype), None, convolution.stride, convolution.padding)
 
 
 def _form(convolution: nn.Conv2d, given: Tensor) -> Form:
@@ -211,20 +218,20 @@ class _ByHand(SetGradient):
         for first in range(0, len(layers) - 1, 4):
             self._blocks.append(_block(*layers[first : first + 4], given=values))  # type: ignore[arg-type]
             values = self._blocks[-1].pooled()
-        self._said, self._form = values.flatten(1), values.shape
+        self._said, self._form = values.flatten(1).to(images.dtype), values.shape
         self._chances = F.softmax(logits(self._head, self._said), dim=1)
         wanted = F.one_hot(labels, self._chances.shape[1]).to(self._chances)
         self._missed = (self._chances - wanted) / len(images)
         self.weights = self._back()
 
-    def _back(self) -> list[Tensor]:
-        found = [self._missed.sum(0), self._missed.T @ self._said]  # from the last weight to the first
+    def _back(self) -> list[Tensor | None]:
+        found = [None, self._missed.T @ self._said]  # from the last weight to the first
         slope = (self._missed @ self._head.weight).view(self._form)
         for number, block in reversed(list(enumerate(self._blocks))):
-            by_scale, by_shift = block.back(slope)
-            found += [by_shift, by_scale, torch.zeros_like(by_shift), block.by_weight()]
+            block.back(slope)
+            found += [None, None, None, block.by_weight()]
             if number:
-                slope = block.backwards(block.slope, block.convolution.weight)
+                slope = block.backwards(block.slope, block.weight)
         return found[::-1]
 
     @torch.no_grad()
@@ -239,14 +246,14 @@ class _ByHand(SetGradient):
         rate = None
         for block, direction in zip(self._blocks, towards, strict=True):
             moved = block.forwards(block.given, direction)
-            rate = block.rate(moved if rate is None else moved + block.forwards(rate, block.convolution.weight))
-        said = cast(Tensor, rate).flatten(1) @ self._head.weight.T + self._said @ by_head.T
+            rate = block.rate(moved if rate is None else moved + block.forwards(rate, block.weight))
+        said = cast(Tensor, rate).flatten(1).to(self._said.dtype) @ self._head.weight.T + self._said @ by_head.T
         bent = self._chances * (said - (self._chances * said).sum(1, keepdim=True)) / len(said)
         bent = (bent @ self._head.weight + self._missed @ by_head).view(self._form)
         for block, direction in zip(reversed(self._blocks), reversed(towards), strict=True):
             by_maps = block.bent(bent)
-            bent = block.backwards(by_maps, block.convolution.weight) + block.backwards(block.slope, direction)
-        return bent
+            bent = block.backwards(by_maps, block.weight) + block.backwards(block.slope, direction)
+        return bent.to(self._said.dtype)
 
 
 def _mean(maps: Tensor) -> Tensor:
