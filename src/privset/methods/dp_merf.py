@@ -58,8 +58,8 @@ class DpMerfConfig(SetConfig):
     """Steps of its training."""
     batch_size: int = 100
     """Images generated in each step."""
-    even: bool = False
-    """Whether each step has as many images of every class as of any other; as published, classes are drawn."""
+    even: bool = True
+    """Whether each step has as many images of every class as of any other; if not, classes are drawn, as published."""
     rate: float = 0.01
     """Learning rate of the generator at the start; after each fifth of the steps it falls by a tenth."""
     publish_generator: bool = True
@@ -78,7 +78,7 @@ class DpMerfConfig(SetConfig):
 
     @classmethod
     def paper(cls, *, per_class: int = 10, epsilon: float = 10.0) -> DpMerfConfig:
-        """The published noise for epsilon 1 and for 10, and classes taken to be of equal size.
+        """The published noise for epsilon 1 and for 10, drawn classes, and these taken to be of equal size.
 
         The noise scales, 5.0 and 0.568, were published for replacing a record, which moves the sum by up to 2. Adding
         or removing one moves it by 1, so the noise is twice that many records long, and costs less than its name.
@@ -88,7 +88,7 @@ class DpMerfConfig(SetConfig):
         """
         published = 0.568 if epsilon >= 10 else 5.0
         noise = None if math.isinf(epsilon) else 2 * published
-        return cls(per_class=per_class, count_share=0.0, noise_multiplier=noise)
+        return cls(per_class=per_class, count_share=0.0, noise_multiplier=noise, even=False)
 
     @classmethod
     def wide(cls, *, per_class: int = 10, epsilon: float = 10.0) -> DpMerfConfig:
@@ -110,10 +110,9 @@ class DpMerf(MeasuringMethod[DpMerfConfig]):
         "standard": lambda per_class, _: DpMerfConfig(per_class=per_class),
         "paper": lambda per_class, epsilon: DpMerfConfig.paper(per_class=per_class, epsilon=epsilon),
         "wide": lambda per_class, epsilon: DpMerfConfig.wide(per_class=per_class, epsilon=epsilon),
-        "even": lambda per_class, _: DpMerfConfig(per_class=per_class, even=True),
     }
-    """``standard``: as published, but calibrated noise; ``paper``: the published noise too; ``wide``: and more waves;
-    ``even``: as ``standard``, and each step of the generator has as many images of every class."""
+    """``standard``: calibrated noise, and steps that see all classes evenly; ``paper``: as published; ``wide``: and more
+    waves."""
     measured_with = frozenset({"waves", "bandwidth", "count_share", "noise_multiplier"})
     claims = (
         "the published noise is claimed to cost epsilon 0.98 and 10 for replacing a record; proven are 0.341 and 3.78 "

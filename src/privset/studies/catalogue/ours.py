@@ -94,9 +94,9 @@ DP_MERF_SETTINGS = Study(
             held_out=True,
         )
         for name, settings in (
-            ("standard", {}),
-            ("even", {"even": True}),
-            ("even-batch-500", {"even": True, "batch_size": 500}),
+            ("drawn", {"even": False}),
+            ("even", {}),
+            ("even-batch-500", {"batch_size": 500}),
         )
         for data in ("mnist", "fashion-mnist")
     ),

@@ -17,7 +17,14 @@ _COURSES: dict[str, dict[str, Any]] = {
         "accountant": "rdp",
         "recipes": ("paper",),
     },
-    "dp-merf": {"method": "dp-merf", "preset": "standard", "per_class": 6000, "recipes": ("paper",), "networks": 1},
+    "dp-merf": {
+        "method": "dp-merf",
+        "preset": "standard",
+        "per_class": 6000,
+        "settings": {"even": False},
+        "recipes": ("paper",),
+        "networks": 1,
+    },
     "dp-sgd": {"method": "dp-sgd", "preset": "convnet", "recipes": (AS_TRAINED,), "networks": 1},
     "dp-sgd-paper": {"method": "dp-sgd", "preset": "paper", "recipes": (AS_TRAINED,), "networks": 1},
 }
