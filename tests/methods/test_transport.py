@@ -109,7 +109,8 @@ def test_a_transport_by_the_kernel_has_the_same_cost_and_gradient(monkeypatch):
         cost = transport(leaf, lx.to(CARD), y.to(CARD), ly.to(CARD))
         found.append((cost.detach(), torch.autograd.grad(cost, leaf)[0]))
     for ours, theirs in zip(*found, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+        # In float32 a cost of hundreds is known to 3e-5, a thousandth of what the last temperature takes for the same.
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3 * float(theirs.abs().max()))
 
 
 @needs_kernels

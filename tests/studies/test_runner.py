@@ -71,6 +71,18 @@ def test_all_runs_count_and_the_better_recipe_is_the_cells(tmp_path, study, work
     assert (tmp_path / "toy" / "first.png").read_bytes() == b"png of 0"
 
 
+def test_a_recipe_that_is_to_count_does_so_even_if_another_is_better(tmp_path, study, work):
+    cells = [dataclasses.replace(cell, counted="quick") for cell in study.cells]
+    run(dataclasses.replace(study, cells=tuple(cells)), results=tmp_path)
+    found = read(tmp_path, "first")
+    assert found["recipe"] == "quick"
+    assert found["accuracy"] == found["recipes"]["quick"]["accuracy"]
+    assert found["accuracy"]["mean"] < found["recipes"]["paper"]["accuracy"]["mean"]
+    assert Results(tmp_path, study).is_outdated(dataclasses.replace(cells[0], counted="paper"))
+    with pytest.raises(ConfigError, match="the recipe long counts, so it must be measured"):
+        dataclasses.replace(cells[0], counted="long")
+
+
 def test_sets_of_the_same_seed_are_distilled_from_one_measurement(tmp_path, monkeypatch):
     settings = {"networks": 2, "width": 8, "waves": 16, "steps": 3, "pool": 0}
     cells = [

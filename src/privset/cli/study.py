@@ -265,7 +265,7 @@ def epsilons(result: dict[str, Any]) -> list[str]:
 
 
 def describe(result: dict[str, Any], recipes: Sequence[str]) -> list[str]:
-    """One row of the table: the accuracy by each recipe in percent, the best marked with a star."""
+    """One row of the table: the accuracy by each recipe in percent, the one that counts marked with a star."""
 
     def accuracy(recipe: str) -> str:
         if recipe not in result["recipes"]:

@@ -111,8 +111,8 @@ class DpMerf(MeasuringMethod[DpMerfConfig]):
         "paper": lambda per_class, epsilon: DpMerfConfig.paper(per_class=per_class, epsilon=epsilon),
         "wide": lambda per_class, epsilon: DpMerfConfig.wide(per_class=per_class, epsilon=epsilon),
     }
-    """``standard``: calibrated noise, and steps that see all classes evenly; ``paper``: as published; ``wide``: and more
-    waves."""
+    """``standard``: calibrated noise, and steps that see all classes evenly; ``paper``: as published; ``wide``: with
+    more waves."""
     measured_with = frozenset({"waves", "bandwidth", "count_share", "noise_multiplier"})
     claims = (
         "the published noise is claimed to cost epsilon 0.98 and 10 for replacing a record; proven are 0.341 and 3.78 "

@@ -54,7 +54,7 @@ class Results:
     def is_outdated(self, cell: Cell) -> bool:
         """Whether the cell's file was made by another definition of it; it is kept until someone deletes it."""
         found = self.cell(cell)
-        return found is not None and not _fits(found, cell)
+        return found is not None and not (_fits(found, cell) and cell.counted in (None, found["recipe"]))
 
     def keep_part(self, cell: Cell, number: int, measured: dict[str, Any]) -> None:
         """Put the measurements of one set on file; an error of an earlier attempt is forgotten."""
@@ -113,13 +113,13 @@ class Results:
             }
             if cell.stages is not None:
                 recipes[recipe]["stages"] = courses.summary([one["stages"] for one in measured])
-        best = max(recipes, key=lambda recipe: recipes[recipe]["accuracy"]["mean"])
+        counted = cell.counted or max(recipes, key=lambda recipe: recipes[recipe]["accuracy"]["mean"])
         return {
             "study": self.study.name,
             "cell": cell.name,
             **cell.definition(),
-            "recipe": best,
-            "accuracy": recipes[best]["accuracy"],
+            "recipe": counted,
+            "accuracy": recipes[counted]["accuracy"],
             "recipes": recipes,
             **({"along": along.summary(cell, [part["along"] for part in parts])} if cell.snapshots else {}),
             **{name: parts[0][name] for name in ("parties", "proven", "claim") if name in parts[0]},

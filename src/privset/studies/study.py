@@ -39,8 +39,9 @@ class Cell:
         per_class: Images a class; None for a classifier, and for all real records.
         settings: Settings of the method that are not the preset's.
         classifier: The network that is trained on the sets.
-        recipes: How it is trained; all are measured, and the best mean is the cell's accuracy. "as trained" alone for a
-            method that trains a classifier itself; the network is then that of its settings.
+        recipes: How it is trained; all are measured. "as trained" alone for a method that trains a classifier itself;
+            the network is then that of its settings.
+        counted: The recipe whose mean is the cell's accuracy; None: the best mean is.
         sets: Independent sets; number s has s as its public seed and as the seed of its noise.
         networks: Networks trained on each set by each recipe.
         stages: Parties that the classes are divided among, in the published order, each with the whole budget; what is
@@ -63,6 +64,7 @@ class Cell:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     classifier: str = "convnet"
     recipes: tuple[str, ...] = ("quick", "paper")
+    counted: str | None = None
     sets: int = 3
     networks: int = 3
     stages: int | None = None
@@ -73,6 +75,8 @@ class Cell:
     def __post_init__(self) -> None:
         if self.sets < 1 or self.networks < 1 or not self.recipes:
             raise ConfigError(f"cell {self.name}: at least one set, one network and one recipe are needed")
+        if self.counted not in (None, *self.recipes):
+            raise ConfigError(f"cell {self.name}: the recipe {self.counted} counts, so it must be measured")
         if self.stages is not None and (self.stages < 1 or self.is_real):
             raise ConfigError(f"cell {self.name}: stages are at least one, and real records have none")
         if self.is_real and (self.preset or self.settings or self.budget.private):

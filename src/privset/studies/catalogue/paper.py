@@ -39,6 +39,7 @@ def _psg(data: str, epsilon: str, per_class: int) -> Cell:
         accountant="rdp",  # the published noise
         per_class=per_class,
         recipes=("paper", "long"),
+        counted="paper",
         snapshots=10 if curve else 0,
         published=_PUBLISHED_PSG.get((data, epsilon, per_class)),
     )
@@ -79,6 +80,7 @@ def _psg_prior(data: str, per_class: int, preset: str) -> Cell:
         accountant="rdp",  # the published noise
         per_class=per_class,
         recipes=("paper", "long"),
+        counted="paper",
         published=_PUBLISHED_PSG_PRIOR[data, per_class],
     )
 
@@ -119,6 +121,7 @@ def _dp_merf(data: str, epsilon: str, per_class: int, preset: str, network: str 
         classifier=network,
         networks=3 if usual else 1,
         recipes=("paper",) if per_class == 6000 else ("paper", "long"),
+        counted="paper",
         published=_PUBLISHED_DP_MERF[data, epsilon, per_class] if usual else None,
     )
 
@@ -161,6 +164,7 @@ def _real(data: str, per_class: int | None) -> Cell:
         epsilon=math.inf,
         per_class=per_class,
         recipes=("paper",) if per_class is None else ("paper", "long"),
+        counted="paper",
         sets=1 if per_class is None else 3,  # there is only one choice of all
         published=_PUBLISHED_REAL.get((data, per_class)),
     )
