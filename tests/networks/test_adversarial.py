@@ -5,8 +5,10 @@ import torch
 from tests.conftest import facts_for
 from torch.func import grad, vmap
 
+from privset.networks import critics
 from privset.networks.critics import Critic
 from privset.networks.linear import LinearGenerator
+from privset.networks.patches import convolved, convolved_by_products
 from privset.networks.residual import ResidualGenerator, draw_bits, pixel_norm
 from privset.networks.transposed import TransposedGenerator, draw_uniform_codes
 
@@ -87,7 +89,9 @@ def test_power_steps_bring_every_weight_to_stretch_by_one():
         assert float(torch.linalg.matrix_norm(normed, 2)) == pytest.approx(1.0, rel=1e-3)
 
 
-def test_critics_side_by_side_say_what_each_says_alone_and_their_slopes_can_be_penalised():
+@pytest.mark.parametrize("convolve", [convolved, convolved_by_products])
+def test_critics_side_by_side_say_what_each_says_alone_and_their_slopes_can_be_penalised(convolve, monkeypatch):
+    monkeypatch.setattr(critics, "convolved", convolve)  # as on a processor, and as on a card
     critic = Critic(facts_for(40, classes=2), width=2)
     states = critic.first_weights([0, 1, 2])
     images, labels = torch.randn(5, 1, 8, 8), torch.tensor([0, 1, 0, 1, 1])

@@ -31,6 +31,7 @@ from privset.methods.settings import (
 )
 from privset.networks.critics import Critic
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
+from privset.networks.precision import tensor_cores
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, PullbackQuestion
 from privset.privacy.wards import Public, State
@@ -306,6 +307,10 @@ class Lessons:
 
         These are of the same classes, drawn from the public pool ``[classes, k, c, h, w]``.
         """
+        with tensor_cores(images.device):
+            return self._learned(state, images, labels, public)
+
+    def _learned(self, state: State, images: Tensor, labels: Tensor, public: Public) -> State:
         critic, pool = self._critic, public["pool"]
         drawn = torch.randint(pool.shape[1], labels.shape, device=labels.device)
         fakes = pool[labels, drawn]
@@ -332,7 +337,8 @@ class Lessons:
 
     def say(self, state: State, public: Public) -> Tensor:
         """The gradient ``[m, c, h, w]`` down which the fakes would look more real to this critic."""
-        return grad(lambda x: -self._critic(state, x, public["labels"]).sum())(public["fakes"])
+        with tensor_cores(public["fakes"].device):
+            return grad(lambda x: -self._critic(state, x, public["labels"]).sum())(public["fakes"])
 
 
 def claimed_epsilon(events: tuple[GaussianEvent, ...], batch_size: int, delta: float) -> float:

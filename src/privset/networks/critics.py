@@ -16,6 +16,7 @@ import torch.nn.functional as F  # noqa: N812 - the name torch's own documentati
 from torch import Tensor
 
 from privset.facts import PublicFacts
+from privset.networks.patches import KERNEL, convolved
 
 Weights = dict[str, Tensor]
 
@@ -44,7 +45,7 @@ class Critic:
             widths = (channels, width, 2 * width, 4 * width)
             features = widths[-1] * height * breadth
             self.shapes = {
-                **{f"conv {k}": (widths[k + 1], widths[k], 5, 5) for k in range(self._layers)},
+                **{f"conv {k}": (widths[k + 1], widths[k], KERNEL, KERNEL) for k in range(self._layers)},
                 **{f"bias {k}": (widths[k + 1],) for k in range(self._layers)},
             }
         self.shapes |= {
@@ -92,7 +93,7 @@ class Critic:
         }
         maps = images
         for k in range(self._layers):
-            maps = F.relu(F.conv2d(maps, normed[f"conv {k}"], normed[f"bias {k}"], stride=2, padding=2))
+            maps = F.relu(convolved(maps, normed[f"conv {k}"]) + normed[f"bias {k}"][:, None, None])
         features = maps.flatten(1)
         if not self._layers:
             features = F.relu(features @ normed["dense"].T + normed["bias of dense"])

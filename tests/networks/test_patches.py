@@ -1,0 +1,67 @@
+"""The convolution of critics by products of matrices, against the library's own."""
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch.func import grad, vmap
+
+from privset.networks import patches
+from privset.networks.patches import convolved, convolved_by_products
+
+SHAPES = [(1, 28, 28), (3, 32, 32), (2, 7, 4), (5, 1, 2)]
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def by_library(maps, kernel):
+    return F.conv2d(maps, kernel, stride=2, padding=2)
+
+
+def penalty(convolve):
+    """Something with a gradient of a gradient in it, as the loss of a critic has."""
+
+    def loss(kernel, maps):
+        slopes = grad(lambda x: convolve(x, kernel).square().sum())(maps)
+        return (slopes.square().sum((1, 2, 3)).sqrt() - 1).square().mean() + convolve(maps, kernel).sum()
+
+    return loss
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_values_are_those_of_the_library(shape):
+    maps, kernel = drawn(4, *shape), drawn(6, shape[0], 5, 5, seed=1)
+    expected = by_library(maps, kernel)
+    found = convolved_by_products(maps, kernel)
+    assert found.shape == expected.shape
+    assert torch.allclose(found, expected)
+    assert torch.equal(convolved(maps, kernel), expected)  # a processor is left to the library
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("own_maps", [True, False])
+def test_first_and_second_derivatives_of_many_networks_are_those_of_the_library(shape, own_maps):
+    kernels = drawn(3, 6, shape[0], 5, 5, seed=1)
+    maps = drawn(3, 4, *shape) if own_maps else drawn(4, *shape)
+    dims = (0, 0 if own_maps else None)
+    for by in (0, 1):
+        found, expected = (
+            vmap(grad(penalty(convolve), argnums=by), in_dims=dims)(kernels, maps)
+            for convolve in (convolved_by_products, by_library)
+        )
+        assert found.shape == expected.shape
+        assert torch.allclose(found, expected)
+
+
+def test_channels_lie_side_by_side_from_one_layer_to_the_next():
+    found = convolved_by_products(drawn(4, 3, 8, 8), drawn(6, 3, 5, 5))
+    assert found.relu().permute(0, 2, 3, 1).is_contiguous()
+
+
+def test_no_image_is_taken_by_itself(monkeypatch):
+    for name in ("unfold", "fold"):
+        monkeypatch.setattr(patches.F, name, lambda *_, **__: pytest.fail("image by image on a card"))
+    kernel, maps = drawn(6, 3, 5, 5), drawn(4, 3, 8, 8)
+    for by in (0, 1):
+        grad(penalty(convolved_by_products), argnums=by)(kernel, maps)
