@@ -64,7 +64,7 @@ def test_a_changed_or_missing_one_is_noticed(configured: Path) -> None:
 
 def test_one_that_no_certificate_knows_is_noticed(release: Path) -> None:
     (release / "config.toml").write_text("epsilon = 1\n")
-    assert failures(release) == ["files: not part of a release, and vouched for by nothing: config.toml"]
+    assert failures(release) == ["files: not part of a release, and vouched for by nothing: config.toml; take it out"]
 
 
 @pytest.mark.parametrize(

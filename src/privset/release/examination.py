@@ -139,7 +139,9 @@ class Examination:
             name: path for name, path in present.items() if path.is_symlink() or not path.is_dir() or name not in inner
         }
         unexpected = sorted(present.keys() - possible - _HOLDERS_OWN)
-        expect(not unexpected, f"not part of a release, and vouched for by nothing: {', '.join(unexpected)}")
+        expect(
+            not unexpected, f"not part of a release, and vouched for by nothing: {', '.join(unexpected)}; take it out"
+        )
         missing = sorted(expected - present.keys())
         expect(not missing, f"missing: {', '.join(missing)}")
         odd = sorted(name for name, path in present.items() if path.is_symlink() or not path.is_file())
