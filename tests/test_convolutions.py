@@ -231,4 +231,4 @@ def test_the_gradient_of_a_set_and_its_slope_by_images_are_nearly_those_in_float
     for one, other in counted:
         assert one.dtype == torch.float32
         error = float((one - other).norm() / other.norm())
-        assert 1e-5 < error < 0.15  # maps are bfloat16, and a ReLU may go the other way
+        assert 1e-5 < error < 0.1  # maps are bfloat16, and a ReLU may go the other way

@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import math
 
@@ -10,6 +11,7 @@ import privset
 from privset.data import Dataset, Records, load
 from privset.errors import BudgetError, ConfigError, ReleaseError
 from privset.facts import normalise
+from privset.methods import gs_wgan
 from privset.methods.claim import REPLACE
 from privset.methods.gs_wgan import GsWgan, GsWganConfig, Lessons, claimed_epsilon
 from privset.privacy import Curator, GaussianEvent, Ledger, PrivacyBudget, calibrate, seeded_noise, spend
@@ -216,3 +218,21 @@ def test_impossible_settings_are_refused(settings):
 def test_an_unknown_preset_is_refused():
     with pytest.raises(ConfigError, match="gs-wgan has the presets standard, paper, small"):
         GsWgan.preset("large", per_class=1, epsilon=1.0)
+
+
+def test_critics_learn_and_speak_on_tensor_cores_if_there_are_any(monkeypatch):
+    entered = []
+
+    @contextlib.contextmanager
+    def watched(device):
+        entered.append(device)
+        yield
+
+    monkeypatch.setattr(gs_wgan, "tensor_cores", watched)
+    facts = facts_for(40)
+    lessons = Lessons(TINY["gs-wgan"], facts)
+    state = {name: value[0] for name, value in lessons.begin(0, range(1)).items()}
+    images, labels = torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 2])
+    lessons.learn(state, images, labels, {"pool": torch.rand(3, 4, 1, 8, 8)})
+    lessons.say(state, {"fakes": images, "labels": labels})
+    assert entered == [images.device] * 2

@@ -54,6 +54,19 @@ def test_first_and_second_derivatives_of_many_networks_are_those_of_the_library(
         assert torch.allclose(found, expected)
 
 
+class OnACard(torch.Tensor):
+    """Maps that say so."""
+
+    is_cuda = True  # type: ignore[assignment]
+
+
+def test_maps_on_a_card_are_convolved_by_products(monkeypatch):
+    monkeypatch.setattr(patches, "convolved_by_products", lambda *_: "by products")
+    maps, kernel = drawn(2, 1, 8, 8), drawn(3, 1, 5, 5)
+    assert convolved(maps.as_subclass(OnACard), kernel) == "by products"
+    assert torch.equal(convolved(maps, kernel), by_library(maps, kernel))
+
+
 def test_channels_lie_side_by_side_from_one_layer_to_the_next():
     found = convolved_by_products(drawn(4, 3, 8, 8), drawn(6, 3, 5, 5))
     assert found.relu().permute(0, 2, 3, 1).is_contiguous()

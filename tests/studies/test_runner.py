@@ -78,7 +78,10 @@ def test_a_recipe_that_is_to_count_does_so_even_if_another_is_better(tmp_path, s
     assert found["recipe"] == "quick"
     assert found["accuracy"] == found["recipes"]["quick"]["accuracy"]
     assert found["accuracy"]["mean"] < found["recipes"]["paper"]["accuracy"]["mean"]
-    assert Results(tmp_path, study).is_outdated(dataclasses.replace(cells[0], counted="paper"))
+    counting = dataclasses.replace(cells[0], counted="paper")
+    shelf = Results(tmp_path, study)
+    assert not shelf.is_outdated(counting)
+    assert shelf.cell(counting) == found | {"recipe": "paper", "accuracy": found["recipes"]["paper"]["accuracy"]}
     with pytest.raises(ConfigError, match="the recipe long counts, so it must be measured"):
         dataclasses.replace(cells[0], counted="long")
 

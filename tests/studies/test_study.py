@@ -154,3 +154,9 @@ def test_cells_are_chosen_by_name_and_pattern_in_the_studys_order():
     assert [cell.name for cell in study.choose(["*-1"])] == ["a-1", "b-1"]
     with pytest.raises(ConfigError, match="no cell 'c'; it has a-1, a-2, b-1"):
         study.choose(["a-1", "c"])
+
+
+def test_in_the_papers_studies_its_own_recipe_counts_and_in_ours_the_better_one():
+    for name in ("psg", "psg-prior", "dp-merf", "real"):
+        assert {cell.counted for cell in get(name).cells} == {"paper"}
+    assert {cell.counted for cell in get("moments").cells} == {None}

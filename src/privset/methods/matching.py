@@ -38,6 +38,7 @@ def distance_and_slopes(
     first: Sequence[Tensor | None], second: Sequence[Tensor]
 ) -> tuple[Tensor, Sequence[Tensor | None]]:
     """`row_cosine_distance`, and its slope by each tensor of ``first``."""
+    first = [None if weight is None or weight.ndim < 2 else weight for weight in first]
     counted = [(a, b) for a, b in zip(first, second, strict=True) if a is not None]
     if all(matching_kernels.fits(weight) for weight, _ in counted):
         found = [matching_kernels.row_cosine(a, b, _STABILISER) for a, b in counted]

@@ -1,8 +1,8 @@
 """The convolution that critics have, 5x5 of stride 2, for thousands of networks with kernels of their own.
 
-As a convolution that has thousands of groups, which graphics cards are not made for; as many small products of matrices
-are what they do best. `torch.nn.functional.unfold`, which would cut maps into the patches for that, takes images one by
-one there. So it is done here, by a few operations on all images of all networks at once; and so are its first and
+A graphics card takes that for a convolution of thousands of groups, which it is not made for; so many small products of
+matrices suit it better. `torch.nn.functional.unfold`, which would cut maps into the patches for that, takes images one
+by one there. So it is done here, by a few operations on all images of all networks at once; and so are its first and
 second derivatives, which a gradient penalty needs.
 """
 

@@ -35,8 +35,11 @@ class Results:
         self._parts = self.folder / ".parts"
 
     def cell(self, cell: Cell) -> dict[str, Any] | None:
-        """The finished cell, or None."""
-        return _read(self.folder / f"{cell.name}.json")
+        """The finished cell, or None; which recipe counts is the cell's to say, whatever did when it was measured."""
+        found = _read(self.folder / f"{cell.name}.json")
+        if found is None or cell.counted not in found["recipes"]:
+            return found
+        return found | {"recipe": cell.counted, "accuracy": found["recipes"][cell.counted]["accuracy"]}
 
     def part(self, cell: Cell, number: int) -> dict[str, Any] | None:
         """The finished set of that number, or None; one made by another definition of the cell does not count."""
@@ -54,7 +57,7 @@ class Results:
     def is_outdated(self, cell: Cell) -> bool:
         """Whether the cell's file was made by another definition of it; it is kept until someone deletes it."""
         found = self.cell(cell)
-        return found is not None and not (_fits(found, cell) and cell.counted in (None, found["recipe"]))
+        return found is not None and not _fits(found, cell)
 
     def keep_part(self, cell: Cell, number: int, measured: dict[str, Any]) -> None:
         """Put the measurements of one set on file; an error of an earlier attempt is forgotten."""

@@ -41,7 +41,7 @@ def table(name: str, results: Path) -> str:
 
 
 def sizes(name: str, results: Path) -> str:
-    """The same cells with one line for each data set and epsilon: the better recipe's accuracy by images a class."""
+    """The same cells with one line for each data set and epsilon: accuracy by images a class."""
     found = {(cell["data"], _epsilon(cell), cell["per_class"]): cell["accuracy"] for cell in _on_file(name, results)}
     numbers = sorted({per_class for _, _, per_class in found})
     lines = sorted(dict.fromkeys((data, epsilon) for data, epsilon, _ in found), key=lambda line: float(line[1]))
@@ -54,15 +54,26 @@ def sizes(name: str, results: Path) -> str:
 
 
 def changed(name: str, results: Path) -> str:
-    """A study whose cells differ in their settings: what each changes, and the better recipe's accuracy."""
+    """A study whose cells differ in their settings: what each changes, and its accuracy."""
     rows = [["data", "changed", "accuracy", "sets x networks"], ["---"] * 4]
     study = get(name)
     for cell in study.cells:
         if (found := Results(results, study).cell(cell)) is not None:
-            changes = ", ".join(f"`{setting}` {value:g}" for setting, value in cell.settings.items()) or "nothing"
+            changes = ", ".join(_changes(cell)) or "nothing"
             changes += "" if cell.stages is None else f", with {cell.stages} parties"
             rows.append([cell.data, changes, _accuracy(found["accuracy"]), _runs(found)])
     return _markdown(rows)
+
+
+def _changes(cell: Cell) -> list[str]:
+    """Settings that are not the preset's."""
+
+    def worded(value: float) -> str:
+        if isinstance(value, bool):
+            return "on" if value else "off"
+        return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+    return [f"`{setting}` {worded(value)}" for setting, value in cell.settings.items()]
 
 
 def compared(name: str, results: Path) -> str:
@@ -79,7 +90,7 @@ def compared(name: str, results: Path) -> str:
             row = {
                 "data": cell.data,
                 "epsilon": f"{cell.epsilon:g}",
-                "preset": f"`{cell.preset}`",
+                "preset": ", ".join([f"`{cell.preset}`", *_changes(cell)]),
                 "images a class": "all" if cell.per_class is None else f"{cell.per_class:,}",
                 "network": f"`{cell.classifier}`",
                 "published": "" if cell.published is None else f"{cell.published:.1f}",

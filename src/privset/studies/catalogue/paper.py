@@ -109,12 +109,14 @@ _PUBLISHED_DP_MERF: dict[tuple[str, str, int], float] = {
 """By data, epsilon and images a class, in the PSG paper; with the noise of the preset `paper`."""
 
 
-def _dp_merf(data: str, epsilon: str, per_class: int, preset: str, network: str = "convnet") -> Cell:
+def _dp_merf(data: str, epsilon: str, per_class: int, kind: str, network: str = "convnet") -> Cell:
+    """Of a preset; or ``drawn``, that is ``standard`` with classes drawn for each step, as published."""
     usual = network == "convnet"
     return Cell(
-        name=f"{data}-eps{epsilon}-ipc{per_class}-{preset}" + ("" if usual else f"-{network}"),
+        name=f"{data}-eps{epsilon}-ipc{per_class}-{kind}" + ("" if usual else f"-{network}"),
         method="dp-merf",
-        preset=preset,
+        preset="standard" if kind == "drawn" else kind,
+        settings={"even": False} if kind == "drawn" else {},
         data=data,
         epsilon=float(epsilon),
         per_class=per_class,
@@ -137,6 +139,7 @@ DP_MERF = Study(
             for preset in ("paper", "wide", "standard")
             for epsilon, per_class in (("1", 6000), ("10", 6000), ("10", 10), ("10", 20))
         ),
+        *(_dp_merf(data, "10", per_class, "drawn") for data in ("mnist", "fashion-mnist") for per_class in (10, 20)),
         *(
             _dp_merf(data, "10", 6000, "standard", network)
             for data in ("mnist", "fashion-mnist")
