@@ -66,6 +66,13 @@ def pairs(count: int, device: torch.device) -> Iterator[tuple[str, Work, Work]]:
         lambda: convolutions.by_weight(half, images, form),
         lambda: backwards(half, images.bfloat16(), weight.bfloat16()).float(),
     )
+    for side in (28, 14, 7):
+        maps = torch.randn(count, WIDTH, side, side, device=device).bfloat16()
+        yield (
+            f"channels turned to be last, {side}x{side}",
+            lambda maps=maps: convolutions.channels_last(maps),
+            lambda maps=maps: maps.contiguous(memory_format=torch.channels_last),
+        )
     for side in (14, 7):
         maps, by = (torch.randn(count, WIDTH, side, side, device=device).bfloat16() for _ in range(2))
         inner = Form((side, side), (3, 3), (1, 1), (1, 1))

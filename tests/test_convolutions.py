@@ -189,6 +189,21 @@ def test_a_network_whose_first_block_convolves_images_has_the_same_gradients(coa
 
 
 @needs_kernels
+@pytest.mark.parametrize("alone", [True, False])
+def test_maps_and_slopes_of_a_network_that_is_called_alone_are_turned_once_each(alone, kernels_everywhere, monkeypatch):
+    network, images, labels = network_and_images()  # of two blocks, so that one is given maps
+    turned, turn = [], convolutions.channels_last
+    monkeypatch.setattr(
+        convolutions, "channels_last", lambda maps: (turned.append(tuple(maps.shape[1:])), turn(maps))[1]
+    )
+    blocks = fused.fuse(network.features, first=alone)
+    with torch.autocast(CARD, torch.bfloat16):
+        loss = F.cross_entropy(network.head(blocks(images)), labels)
+    torch.autograd.grad(loss, list(network.parameters()), allow_unused=True)
+    assert turned == [(4, 8, 8)] * (2 if alone else 0)
+
+
+@needs_kernels
 def test_where_a_slope_by_images_is_wanted_the_first_block_convolves_as_torch_does(kernels_everywhere, used):
     network, images, labels = network_and_images()
     blocks, images = fused.fuse(network.features, first=True), images.requires_grad_()
@@ -232,3 +247,18 @@ def test_the_gradient_of_a_set_and_its_slope_by_images_are_nearly_those_in_float
         assert one.dtype == torch.float32
         error = float((one - other).norm() / other.norm())
         assert 1e-5 < error < 0.1  # maps are bfloat16, and a ReLU may go the other way
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 9, 7), (2, 128, 14, 14), (1, 70, 1, 66), (2, 1, 4, 4), (0, 3, 4, 4)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("kernel", [False, pytest.param(True, marks=needs_kernels)])
+def test_channels_are_turned_to_be_last_and_back(shape, dtype, kernel, monkeypatch):
+    monkeypatch.setattr(convolutions, "fits", lambda _: kernel)
+    maps = random(*shape).to(CARD, dtype)
+    for given in (maps, strange(maps), maps.contiguous(memory_format=torch.channels_last)):
+        last = convolutions.channels_last(given)
+        assert last.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(last, maps)
+        assert convolutions.channels_first(last).is_contiguous()
+        assert torch.equal(convolutions.channels_first(last), maps)
+        assert torch.equal(convolutions.channels_first(given), maps)

@@ -20,6 +20,8 @@ from privset.kernel_language import AVAILABLE, jit, tl, triton
 Pair = tuple[int, int]
 BLOCK = 128
 """Most rows and columns of a gradient that one program holds."""
+TURNED = 64
+"""Rows and columns of a table that one program turns."""
 FEW = 32
 """Most numbers of a patch of which a convolution is done one by one; of more, matrix units are faster."""
 
@@ -86,6 +88,38 @@ class Form:
             "above": self.padding[0],
             "before": self.padding[1],
         }
+
+
+def channels_last(maps: Tensor) -> Tensor:
+    """The same ``[n, c, h, w]`` with the channels of a pixel side by side in memory, as the library convolves bfloat16.
+
+    It would do so by itself, for every operation anew; who needs a tensor several times is faster with this.
+    """
+    if not _turns(maps):
+        return maps.contiguous(memory_format=torch.channels_last)
+    turned = torch.empty_like(maps, memory_format=torch.channels_last)
+    _turn(maps.contiguous(), turned, maps.shape[1], maps[0, 0].numel())
+    return turned
+
+
+def channels_first(maps: Tensor) -> Tensor:
+    """The other way round: the pixels of a map side by side."""
+    if maps.is_contiguous() or not (_turns(maps) and maps.is_contiguous(memory_format=torch.channels_last)):
+        return maps.contiguous()
+    turned = torch.empty_like(maps, memory_format=torch.contiguous_format)
+    _turn(maps, turned, maps[0, 0].numel(), maps.shape[1])
+    return turned
+
+
+def _turns(maps: Tensor) -> bool:
+    return fits(maps) and min(maps.shape) > 0 and maps.shape[1] > 1
+
+
+def _turn(given: Tensor, found: Tensor, rows: int, columns: int) -> None:
+    """Tables ``[n, rows, columns]``, as they lie in memory -> ``[n, columns, rows]``."""
+    grid = (len(given), triton.cdiv(rows, TURNED), triton.cdiv(columns, TURNED))
+    with torch.cuda.device_of(given):
+        _turn_kernel[grid](given, found, rows, columns, size=TURNED, num_warps=4)
 
 
 def of_images(given: Tensor, weight: Tensor) -> bool:
@@ -165,6 +199,17 @@ def products(slope: Tensor, given: Tensor, form: Form, dtype: torch.dtype = torc
             num_stages=2 if block else 1,  # measured
         )
     return rows, squares.sum(1)
+
+
+@jit
+def _turn_kernel(given, found, rows, columns, size: tl.constexpr):
+    table = tl.program_id(0).to(tl.int64) * rows * columns
+    row = tl.program_id(1) * size + tl.arange(0, size)
+    column = tl.program_id(2) * size + tl.arange(0, size)
+    inside = (row < rows)[:, None] & (column < columns)[None, :]
+    values = tl.load(given + table + row[:, None] * columns + column[None, :], mask=inside)
+    at = found + table + column[:, None] * rows + row[None, :]
+    tl.store(at, tl.trans(values), mask=(column < columns)[:, None] & (row < rows)[None, :])
 
 
 @jit

@@ -51,18 +51,24 @@ class FusedBlock(nn.Module):
         convolution: Of that network.
         norm: What follows it.
         pool: Rows and columns that are averaged after that.
-        first: Whether it is given images, no slope by which is wanted, and is never called under vmap.
+
+    Attributes:
+        alone: Whether it is never called under vmap.
+        first: Whether it is given images as well, no slope by which is wanted.
     """
 
-    def __init__(self, convolution: nn.Conv2d, norm: nn.GroupNorm, pool: Size = (1, 1), *, first: bool = False) -> None:
+    def __init__(self, convolution: nn.Conv2d, norm: nn.GroupNorm, pool: Size = (1, 1)) -> None:
         super().__init__()
-        self.convolution, self.norm, self.pool, self.first = convolution, norm, pool, first
+        self.convolution, self.norm, self.pool = convolution, norm, pool
+        self.alone = self.first = False
 
     def forward(self, images: Tensor) -> Tensor:
         """Images or maps ``[n, c, h, w]`` -> pooled maps."""
         weight, stride, padding = self.convolution.weight, self.convolution.stride, self.convolution.padding
         if self.first and not images.requires_grad and convolutions.of_images(images, weight):
             maps = _OfImages.apply(images, weight, Form.of(images, weight, cast(Size, stride), cast(Size, padding)))
+        elif self.alone and convolutions.fits(images) and images.dtype == torch.bfloat16:
+            maps = _OfMaps.apply(images, weight, stride, padding)
         else:
             maps = F.conv2d(images, weight, None, stride, padding)
         return norm_relu_pool(maps, self.norm.weight, self.norm.bias, pool=self.pool, eps=self.norm.eps)
@@ -71,14 +77,15 @@ class FusedBlock(nn.Module):
 def fuse(layers: nn.Sequential, *, first: bool = False) -> nn.Sequential:
     """The same function of the same weights, with a `FusedBlock` wherever ``layers`` have the parts of one.
 
-    With ``first``, a block that these begin with is the first of a network, see there.
+    With ``first`` these are the first layers of a network that is called alone: see there.
 
     >>> [type(layer).__name__ for layer in fuse(ConvNet((1, 8, 8), 2, depth=2).features)]
     ['FusedBlock', 'FusedBlock', 'Flatten']
     """
     blocks = list(_blocks(list(layers)))
-    if first and isinstance(blocks[0], FusedBlock):
-        blocks[0].first = True
+    for number, block in enumerate(blocks):
+        if first and isinstance(block, FusedBlock):
+            block.alone, block.first = True, number == 0
     return nn.Sequential(*blocks)
 
 
@@ -137,6 +144,33 @@ class _OfImages(torch.autograd.Function):
     def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
         (images,) = ctx.saved_tensors
         return None, convolutions.by_weight(slope, images, ctx.form), None
+
+
+class _OfMaps(torch.autograd.Function):
+    """Maps ``[n, c, h, w]`` of bfloat16, weight ``[out, c, kh, kw]`` of any width -> convolved maps.
+
+    The library would turn maps, slope and weight anew for each of its three operations; here each is turned once.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, maps: Tensor, weight: Tensor, stride: Size, padding: Size) -> Tensor:
+        maps, narrow = convolutions.channels_last(maps), weight.to(maps.dtype, memory_format=torch.channels_last)
+        ctx.save_for_backward(maps, narrow)
+        ctx.places, ctx.dtype = (stride, padding), weight.dtype
+        return convolutions.channels_first(F.conv2d(maps, narrow, None, stride, padding))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        maps, weight = ctx.saved_tensors
+        by_maps, by_weight, _ = torch.ops.aten.convolution_backward(
+            convolutions.channels_last(slope), maps, weight, None, *ctx.places, (1, 1), False, (0, 0), 1, _BY_BOTH
+        )
+        by_weight = by_weight.to(ctx.dtype, memory_format=torch.contiguous_format)
+        return convolutions.channels_first(by_maps), by_weight, None, None
+
+
+_BY_BOTH = (True, True, False)
 
 
 class _NormReluPool(torch.autograd.Function):

@@ -70,39 +70,57 @@ class _ByAutograd(SetGradient):
 class _Block(abc.ABC):
     """The norm, ReLU and pooling that follow a convolution, of known maps: their value, its gradient, and both bent.
 
+    Kernels take maps that lie pixel beside pixel, and the library convolves bfloat16 channel beside channel. What goes
+    into a convolution here, and what comes out of it, is `_laid` for that; what a block is given otherwise is not.
+
     Args:
         convolution: What made the maps.
         norm: What follows it.
         pool: Rows and columns that are averaged after that.
-        given: What came in ``[n, c, h, w]``.
+        given: What came in ``[n, c, h, w]``, laid for the convolution unless it is images.
         maps: What the convolution made of it; a bias before a norm changes nothing, and is left out.
 
     Attributes:
-        weight: Of the convolution, as wide as the maps.
+        weight: Of the convolution, as wide as the maps, and laid.
+        laid: What `back` found, laid.
     """
+
+    laid: Tensor
 
     def __init__(self, convolution: nn.Conv2d, norm: nn.GroupNorm, pool: Size, given: Tensor, maps: Tensor) -> None:
         self.convolution, self.norm, self.pool, self.given, self.maps = convolution, norm, pool, given, maps
-        self.weight = convolution.weight.to(maps.dtype)
+        self.weight = self.as_weight(convolution.weight)
 
-    def forwards(self, given: Tensor, weight: Tensor) -> Tensor:
-        """What this convolution would make of ``given`` with another weight."""
-        return _convolved(self.convolution, given, weight, self.maps.dtype)
+    def as_weight(self, direction: Tensor) -> Tensor:
+        """What has the form of the weight, as wide as the maps, and laid."""
+        narrow = self.maps.dtype == torch.bfloat16
+        return direction.to(self.maps.dtype, memory_format=torch.channels_last) if narrow else direction
+
+    def moved(self, direction: Tensor, rate: Tensor | None) -> Tensor:
+        """How fast the maps change when the weight does so along ``direction``, and what is given as fast as ``rate``.
+
+        Images do not change, which is meant by None.
+        """
+        moved = _convolved(self.convolution, self.given, direction, self.maps.dtype)
+        if rate is not None:
+            moved = moved + _convolved(self.convolution, _laid(rate), self.weight, self.maps.dtype)
+        return _unlaid(moved)
 
     def backwards(self, slope: Tensor, weight: Tensor) -> Tensor:
-        """From the gradient by the convolved maps that by what was given."""
+        """From a laid gradient by the convolved maps that by what was given, laid."""
         return self._slopes(slope, weight, (True, False, False))[0]
 
     def by_weight(self) -> Tensor:
         """The gradient by the weight of the convolution."""
         if convolutions.of_images(self.given, self.convolution.weight):
             return convolutions.by_weight(self.slope, self.given, _form(self.convolution, self.given))
-        return self._slopes(self.slope, self.weight, (False, True, False))[1].to(self.convolution.weight.dtype)
+        found = self._slopes(self.laid, self.weight, (False, True, False))[1]
+        return found.to(self.convolution.weight.dtype, memory_format=torch.contiguous_format)
 
     def _slopes(self, slope: Tensor, weight: Tensor, wanted: tuple[bool, bool, bool]) -> tuple[Tensor, Tensor, Tensor]:
         stride, padding, given = self.convolution.stride, self.convolution.padding, self.given.to(slope.dtype)
         backward = torch.ops.aten.convolution_backward
-        return backward(slope, given, weight.to(slope.dtype), None, stride, padding, (1, 1), False, (0, 0), 1, wanted)
+        return backward(slope, given, self.as_weight(weight), None, stride, padding, (1, 1), False, (0, 0), 1, wanted)
 
     @abc.abstractmethod
     def pooled(self) -> Tensor:
@@ -188,7 +206,8 @@ class _KernelBlock(_Block):
 
 
 def _block(convolution: nn.Conv2d, norm: nn.GroupNorm, _: nn.ReLU, pooling: nn.AvgPool2d, *, given: Tensor) -> _Block:
-    maps = _convolved(convolution, given, convolution.weight, _width_of(given))
+    given = _laid(given)
+    maps = _unlaid(_convolved(convolution, given, convolution.weight, _width_of(given)))
     kind = _KernelBlock if kernels.fits(maps) else _PlainBlock
     return kind(convolution, norm, cast(Size, pooling.kernel_size), given, maps)
 
@@ -201,7 +220,19 @@ def _width_of(given: Tensor) -> torch.dtype:
 def _convolved(convolution: nn.Conv2d, given: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
     if convolutions.of_images(given, weight):
         return convolutions.convolve(given, weight, _form(convolution, given), dtype)
-    return F.conv2d(given.to(dtype), weight.to(dtype), None, convolution.stride, convolution.padding)
+    form = torch.channels_last if dtype == torch.bfloat16 else torch.preserve_format
+    return F.conv2d(
+        given.to(dtype), weight.to(dtype, memory_format=form), None, convolution.stride, convolution.padding
+    )
+
+
+def _laid(maps: Tensor) -> Tensor:
+    """As the library convolves them, if these are bfloat16."""
+    return convolutions.channels_last(maps) if maps.dtype == torch.bfloat16 else maps
+
+
+def _unlaid(maps: Tensor) -> Tensor:
+    return convolutions.channels_first(maps) if maps.dtype == torch.bfloat16 else maps
 
 
 def _form(convolution: nn.Conv2d, given: Tensor) -> Form:
@@ -229,9 +260,10 @@ class _ByHand(SetGradient):
         slope = (self._missed @ self._head.weight).view(self._form)
         for number, block in reversed(list(enumerate(self._blocks))):
             block.back(slope)
+            block.laid = _laid(block.slope)
             found += [None, None, None, block.by_weight()]
             if number:
-                slope = block.backwards(block.slope, block.weight)
+                slope = _unlaid(block.backwards(block.laid, block.weight))
         return found[::-1]
 
     @torch.no_grad()
@@ -242,17 +274,18 @@ class _ByHand(SetGradient):
         others = [direction for number, direction in enumerate(inner) if number % 4]
         if any(direction is None for direction in towards) or any(o is not None for o in (*others, by_head_bias)):
             raise NotImplementedError("a direction for every weight of a convolution and of the head, and for no other")
-        *towards, by_head = towards
+        first, *inner, by_head = towards
+        # Once for both ways; where images come in, it is wanted as wide as they are.
+        towards = [first, *(block.as_weight(one) for block, one in zip(self._blocks[1:], inner, strict=True))]
         rate = None
         for block, direction in zip(self._blocks, towards, strict=True):
-            moved = block.forwards(block.given, direction)
-            rate = block.rate(moved if rate is None else moved + block.forwards(rate, block.weight))
+            rate = block.rate(block.moved(direction, rate))
         said = cast(Tensor, rate).flatten(1).to(self._said.dtype) @ self._head.weight.T + self._said @ by_head.T
         bent = self._chances * (said - (self._chances * said).sum(1, keepdim=True)) / len(said)
         bent = (bent @ self._head.weight + self._missed @ by_head).view(self._form)
         for block, direction in zip(reversed(self._blocks), reversed(towards), strict=True):
-            by_maps = block.bent(bent)
-            bent = block.backwards(by_maps, block.weight) + block.backwards(block.slope, direction)
+            by_maps = _laid(block.bent(bent))
+            bent = _unlaid(block.backwards(by_maps, block.weight) + block.backwards(block.laid, direction))
         return bent.to(self._said.dtype)
 
 
