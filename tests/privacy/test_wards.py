@@ -112,6 +112,43 @@ def test_only_chosen_wards_are_taught_and_heard():
     assert rows.tolist() == [[1, 1], [2, 2]]
 
 
+@pytest.mark.parametrize("which", [None, torch.arange(99, -1, -3)], ids=["all", "some"])
+def test_a_ward_may_learn_in_place_and_one_without_records_stays_as_it_began_all_the_same(which):
+    def in_place(state, images, labels, public):
+        state["seen"].copy_(note(state, images, labels, public)["seen"])
+        state["steps"] += 1
+        return state
+
+    states = []
+    for learn in (note, in_place):
+        guardian = guardian_of(numbered(), chunk=640)  # ten wards at once
+        wards = guardian.appoint(100, blank, 2)
+        for _ in range(3):
+            guardian.teach(wards, learn, {}, which)
+        states.append([heard(guardian, wards, name) for name in ("seen", "steps")])
+    (seen, steps), found = states
+    assert torch.equal(seen, found[0])
+    assert torch.equal(steps, found[1])
+    assert set(steps.tolist()) == {0.0, 3.0}
+
+
+@pytest.mark.parametrize("which", [None, torch.arange(5)], ids=["all", "chosen"])
+def test_what_a_ward_learns_may_be_made_of_other_parts_of_its_state(which):
+    guardian = guardian_of(numbered(5 * SIZE))  # a shard without records is not to be expected
+
+    def begin(numbers):
+        places = torch.arange(4.0).view(2, 2).repeat(len(numbers), 1, 1)
+        return {"a": places, "b": places + 4, "c": places + 8, "d": places + 12}
+
+    def turn(state, images, labels, public):
+        return {"a": state["b"], "b": state["a"], "c": state["c"].T, "d": state["d"]}
+
+    wards = guardian.appoint(5, begin, 2)
+    guardian.teach(wards, turn, {}, which)
+    found = {name: heard(guardian, wards, name)[-1].flatten().tolist() for name in "abcd"}
+    assert found == {"a": [4, 5, 6, 7], "b": [0, 1, 2, 3], "c": [8, 10, 9, 11], "d": [12, 13, 14, 15]}
+
+
 def test_wards_are_begun_by_their_numbers_and_draw_random_numbers_of_their_own():
     guardian = guardian_of(numbered(), chunk=128)  # two at once
     wards = guardian.appoint(5, lambda numbers: {"w": torch.tensor([float(n) for n in numbers])}, 2)

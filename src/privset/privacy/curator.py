@@ -175,8 +175,8 @@ class Curator:
 
         Args:
             wards: Whom.
-            learn: One step of one ward, a pure function, evaluated under `torch.func.vmap`. It may draw random numbers
-                by torch's own functions; they are the ward's own.
+            learn: One step of one ward, a pure function, evaluated under `torch.func.vmap`, which may however change
+                the state in place. It may draw random numbers by torch's own functions; they are the ward's own.
             public: What all of them are shown alike; tensors on the curator's device.
             which: Numbers ``[k]`` of those that learn, all different; None has all of them learn.
         """

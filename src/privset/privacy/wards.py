@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from torch.func import vmap
 from privset.errors import ConfigError
 from privset.facts import PublicFacts, normalise
 from privset.privacy.noise import NoiseSource
+from privset.recording import sent
 
 State = dict[str, Tensor]
 """All that a ward is: weights, and what its optimiser remembers; a tensor each."""
@@ -36,10 +37,15 @@ Begin = Callable[[range], State]
 """Numbers of wards -> their first states, stacked ``[wards, ...]``; known by public seeds."""
 
 Learn = Callable[[State, Tensor, Tensor, Public], State]
-"""(state, images [b, c, h, w] and labels [b] of the ward's own shard, public) -> its state after one step."""
+"""(state, images [b, c, h, w] and labels [b] of the ward's own shard, public) -> its state after one step.
+
+It may change tensors of the state in place, and return these: of large ones less is moved then."""
 
 Say = Callable[[State, Public], Tensor]
-"""(state, public) -> what the ward has to say, of the same shape for every ward."""
+"""(state, public) -> what the ward has to say, of the same shape for every ward. It leaves the state as it is."""
+
+_Part = slice | Tensor
+"""Wards that are looked at together: a row of neighbours, whose states stay where they lie, or any, by number."""
 
 _IMAGES_EACH = 64
 """Images that a ward is reckoned to look at when it speaks, if it learns from fewer."""
@@ -128,16 +134,23 @@ class Guardian:
         """
         household = self._of(wards)
         for part in self._parts(wards, which):
-            before = {name: value[part.to(value.device)] for name, value in household.states.items()}
+            rows = self._rows(part)
+            state = {name: value[rows] for name, value in household.states.items()}
+            idle, begun = (household.sizes[part] == 0).nonzero()[:, 0], {}
+            if len(idle):
+                idle = sent(idle, self._images.device)
+                begun = {name: value[idle] for name, value in state.items()}
             images, labels = self._batches(household, wards, part)
             with torch.no_grad(), self._dice(household):
-                after = vmap(lambda s, x, y: learn(s, x, y, public), randomness="different")(before, images, labels)
-            if {n: (v.shape, v.dtype) for n, v in after.items()} != {n: (v.shape, v.dtype) for n, v in before.items()}:
+                after = vmap(lambda s, x, y: learn(s, x, y, public), randomness="different")(state, images, labels)
+            if {n: (v.shape, v.dtype) for n, v in after.items()} != {n: (v.shape, v.dtype) for n, v in state.items()}:
                 raise ConfigError("learning must leave the tensors of a ward's state as many, and of the same form")
-            taught = household.sizes[part] > 0
-            for name, value in household.states.items():
-                kept = taught.to(value.device).view(-1, *[1] * (value.ndim - 1))
-                value[part.to(value.device)] = torch.where(kept, after[name], before[name])
+            _settle(state, after)
+            for name, value in begun.items():
+                state[name][idle] = value
+            if not isinstance(rows, slice):  # those were copies
+                for name, value in household.states.items():
+                    value[rows] = state[name]
 
     def hear(self, wards: Wards, say: Say, public: Public, which: Tensor | None = None) -> Iterator[Tensor]:
         """What every ward says, or those of the numbers ``which [k]``: parts ``[w, ...]`` in their order.
@@ -147,7 +160,8 @@ class Guardian:
         """
         household = self._of(wards)
         for part in self._parts(wards, which):
-            states = {name: value[part.to(value.device)] for name, value in household.states.items()}
+            rows = self._rows(part)
+            states = {name: value[rows] for name, value in household.states.items()}
             with torch.no_grad(), self._dice(household):
                 yield vmap(lambda state: say(state, public), randomness="different")(states)
 
@@ -172,20 +186,27 @@ class Guardian:
             images = self._chunk or 4096
         return max(1, images // max(wards.batch_size, _IMAGES_EACH))
 
-    def _parts(self, wards: Wards, which: Tensor | None) -> tuple[Tensor, ...]:
-        return (torch.arange(wards.count) if which is None else which.cpu()).split(self._at_once(wards))
+    def _parts(self, wards: Wards, which: Tensor | None) -> Sequence[_Part]:
+        step = self._at_once(wards)
+        if which is not None:
+            return which.cpu().split(step)
+        return [slice(first, min(first + step, wards.count)) for first in range(0, wards.count, step)]
 
-    def _batches(self, household: _Household, wards: Wards, part: Tensor) -> tuple[Tensor, Tensor]:
+    def _rows(self, part: _Part) -> _Part:
+        """The part, to look up states by on their device."""
+        return part if isinstance(part, slice) else sent(part, self._images.device)
+
+    def _batches(self, household: _Household, wards: Wards, part: _Part) -> tuple[Tensor, Tensor]:
         """Normalised images ``[w, b, c, h, w]`` and labels ``[w, b]``: for each ward a random part of its own shard.
 
         A shard smaller than a batch is gone through again. A ward without records is shown blank images, never those
         of another, and what it makes of them is thrown away.
         """
         starts, sizes = household.starts[part], household.sizes[part]
-        dice = torch.rand(len(part), wards.batch_size, generator=household.random)
+        dice = torch.rand(len(sizes), wards.batch_size, generator=household.random)
         numbers = starts[:, None] + places(sizes.clamp_min(1), dice)
-        records = household.order[numbers.clamp_max(len(household.order) - 1)].to(self._images.device)
-        empty = (sizes == 0).to(self._images.device)[:, None]
+        records = sent(household.order[numbers.clamp_max(len(household.order) - 1)], self._images.device)
+        empty = sent(sizes == 0, self._images.device)[:, None]
         images = normalise(self._images[records], self._facts)
         images = torch.where(empty[..., None, None, None], 0.0, images)
         return images, torch.where(empty, 0, self._labels[records])
@@ -204,6 +225,23 @@ class Guardian:
             for number in index:
                 torch.cuda.default_generators[number].manual_seed(seed)
             yield
+
+
+def _settle(state: State, after: State) -> None:
+    """Have a state be what wards became; what they changed in place is so already.
+
+    A tensor that was part of the state under another name is copied first, lest it be overwritten before it is read.
+    """
+    own = {value.untyped_storage().data_ptr() for value in state.values()}
+    made = {name: value for name, value in after.items() if not _same_place(value, state[name])}
+    made = {name: value.clone() if value.untyped_storage().data_ptr() in own else value for name, value in made.items()}
+    for name, value in made.items():
+        state[name].copy_(value)
+
+
+def _same_place(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of one shape and dtype are the same numbers in memory."""
+    return one.data_ptr() == other.data_ptr() and one.stride() == other.stride()
 
 
 def places(sizes: Tensor, dice: Tensor) -> Tensor:
