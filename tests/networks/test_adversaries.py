@@ -146,6 +146,18 @@ def test_many_side_by_side_are_as_one_after_the_other():
             assert torch.allclose(together[name][number], slope, rtol=1e-3, atol=1e-6), name
 
 
+@pytest.mark.parametrize("norm", [True, False])
+def test_several_batches_of_the_same_labels_are_as_one_after_the_other(norm):
+    facts, labels, random = facts_of(3, 8, 10), torch.tensor([0, 1, 2, 1]), torch.Generator().manual_seed(0)
+    discriminator = ConditionalDiscriminator(facts, maps=3, width=5, norm=norm)
+    weights = {
+        name: torch.randn(value.shape, generator=random).double() for name, value in discriminator.begin(0).items()
+    }
+    pixels = torch.rand(3, 4, 3, 8, 10, generator=random, dtype=torch.float64)
+    expected = torch.stack([discriminator(weights, some, labels) for some in pixels])
+    assert torch.allclose(discriminator(weights, pixels, labels), expected)
+
+
 def test_the_label_reaches_every_layer_and_weights_are_known_by_the_seed():
     facts = facts_of(1, 8, 8)
     first, second, other = (ConditionalDcgan(facts, length=4, seed=seed, width=6, maps=3).eval() for seed in (0, 0, 1))

@@ -260,8 +260,7 @@ def teaching(config: TeacherConfig, facts: PublicFacts, seed: int) -> tuple[Begi
         made = public["made"][labels, torch.arange(len(labels), device=labels.device)]
 
         def loss(weights: State) -> Tensor:
-            said_true = discriminator(weights, true, labels)
-            said_made = discriminator(weights, made, labels)
+            said_true, said_made = discriminator(weights, torch.stack([true, made]), labels)
             return F.softplus(-said_true).mean() + F.softplus(said_made).mean()
 
         weights = {name: state[name] for name in names}

@@ -25,8 +25,11 @@ _FIRST_DEVIATION = 0.02
 class ConditionalDiscriminator:
     """Weights, pixels in [0, 1] ``[n, c, h, w]`` and labels ``[n]`` -> logits ``[n]``, high for a true image.
 
+    Or several batches of images of the same labels, ``[g, n, c, h, w]`` -> ``[g, n]``: as one after the other, but that
+    the weights, which are more than all the pixels, are read once.
+
     Two 5x5 convolutions of stride 2, to channels + classes and to ``maps`` + classes, a hidden layer and one number;
-    the label is given to every layer. Batch norm, over the images of the call, before all but the first activation.
+    the label is given to every layer. Batch norm, over the images of a batch, before all but the first activation.
 
     Args:
         facts: What is public about the images.
@@ -65,22 +68,28 @@ class ConditionalDiscriminator:
         return weights
 
     def __call__(self, weights: Weights, pixels: Tensor, labels: Tensor) -> Tensor:
-        """Logits ``[n]``."""
+        """Logits ``[n]``, or ``[g, n]``."""
+        batches = pixels.shape[:-3]
         marks = (labels[:, None] == torch.arange(self._classes, device=labels.device)).to(pixels.dtype)
-        marks = self._label_weight * marks
-        maps = F.leaky_relu(convolved(pixels, marks, weights["first"], weights["first bias"]), 0.2)
-        maps = convolved(maps, marks, weights["second"], weights["second bias"])
-        maps = self._normed(weights, "second", maps, (0, 2, 3))
+        marks = (self._label_weight * marks).expand(*batches, -1).reshape(-1, self._classes)
+        maps = convolved(pixels.flatten(0, -4), marks, weights["first"], weights["first bias"])
+        maps = convolved(F.leaky_relu(maps, 0.2), marks, weights["second"], weights["second bias"])
+        maps = self._normed(weights, "second", maps, len(labels))
         flat = torch.cat([F.leaky_relu(maps, 0.2).flatten(1), marks], dim=1)
-        hidden = self._normed(weights, "hidden", flat @ weights["hidden"].T, (0,))
-        return (torch.cat([F.leaky_relu(hidden, 0.2), marks], dim=1) @ weights["last"].T + weights["last bias"])[:, 0]
+        hidden = self._normed(weights, "hidden", flat @ weights["hidden"].T, len(labels))
+        said = torch.cat([F.leaky_relu(hidden, 0.2), marks], dim=1) @ weights["last"].T + weights["last bias"]
+        return said.view(batches)
 
-    def _normed(self, weights: Weights, name: str, values: Tensor, axes: tuple[int, ...]) -> Tensor:
-        shape = (1, -1) + (1,) * (values.ndim - 2)
-        if self._norm:
-            values = values - values.mean(axes, keepdim=True)
-            values = values / (values.square().mean(axes, keepdim=True) + 1e-5).sqrt()
-        return values * weights[f"{name} scale"].view(shape) + weights[f"{name} bias"].view(shape)
+    def _normed(self, weights: Weights, name: str, values: Tensor, count: int) -> Tensor:
+        """Values ``[g * n, m, ...]``, normed over each batch of ``count`` = n, scaled and shifted."""
+        shape = (-1,) + (1,) * (values.ndim - 2)
+        factor, shift = weights[f"{name} scale"].view(shape), weights[f"{name} bias"].view(shape)
+        if not self._norm:
+            return torch.addcmul(shift, values, factor)
+        values = values.unflatten(0, (-1, count))
+        variance, mean = torch.var_mean(values, (1, *range(3, values.ndim)), correction=0, keepdim=True)
+        factor = factor / (variance + 1e-5).sqrt()
+        return torch.addcmul(shift - mean * factor, values, factor).flatten(0, 1)
 
 
 def convolved(maps: Tensor, marks: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
