@@ -7,7 +7,8 @@ import torch
 from tests.conftest import facts_for
 
 from privset.facts import pixel_range
-from privset.methods.descent import Adam, Descent, Spectrum, cosine
+from privset.methods import descent
+from privset.methods.descent import Adam, Descent, Spectrum, cosine, step_of_adam
 
 FACTS = facts_for(4, channels=3)
 
@@ -180,3 +181,46 @@ def test_steps_on_the_weights_of_a_network_are_those_of_adam():
         assert float(followed.detach()) == pytest.approx(float(loss.detach()), rel=1e-4)
     for name, value in theirs.state_dict().items():
         assert torch.allclose(ours.state_dict()[name].float(), value.float(), atol=1e-4), name
+
+
+def test_networks_side_by_side_take_steps_of_adam_in_place(monkeypatch):
+    def as_on_a_card(*lists, **more):  # which refuses tensors that do not lie alike
+        assert all(len({tensor.stride() for tensor in some}) == 1 for some in zip(*lists[:4], strict=True))
+        own(*lists, **more)
+
+    own = descent.adam
+    monkeypatch.setattr(descent, "adam", as_on_a_card)
+    random, rate, betas = torch.Generator().manual_seed(0), 0.1, (0.5, 0.9)
+    values = [torch.randn(2, *shape, generator=random) for shape in ((3, 4), (5,), (6, 1))]
+    means, squares = ([torch.zeros_like(value) for value in values] for _ in range(2))
+    alone = [[value[number].clone() for value in values] for number in range(2)]
+    rules = [torch.optim.Adam(some, lr=rate, betas=betas) for some in alone]
+
+    taken = torch.zeros(())
+
+    def step(*tensors):
+        step_of_adam(*tensors, taken=taken, rate=rate, betas=betas)
+        return tensors[0]
+
+    for _ in range(4):
+        # As vmap may leave them: with the networks on the last axis, or the same for all.
+        slopes = [torch.randn(shape, generator=random) for shape in ((3, 4, 2), (5,), (2, 1, 6))]
+        slopes[2] = slopes[2].transpose(1, 2)
+        torch.func.vmap(step, in_dims=(0, 0, 0, [2, None, 0]))(values, means, squares, slopes)
+        for number, rule in enumerate(rules):
+            each = (slopes[0][..., number], slopes[1], slopes[2][number])
+            for value, slope in zip(alone[number], each, strict=True):
+                value.grad = slope
+            rule.step()
+        taken += 1
+    for ours, *theirs in zip(values, *alone, strict=True):
+        assert torch.allclose(ours, torch.stack(theirs), rtol=1e-5)
+
+
+def test_networks_that_are_not_at_the_same_step_do_not_take_one_together():
+    def step(value, taken):
+        step_of_adam([value], [value * 0], [value * 0], [value], taken=taken, rate=0.1, betas=(0.5, 0.9))
+        return value
+
+    with pytest.raises(ValueError, match="take their steps together"):
+        torch.func.vmap(step)(torch.ones(2, 3), torch.arange(2.0))

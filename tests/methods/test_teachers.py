@@ -80,10 +80,10 @@ def test_a_step_of_a_teacher_is_a_step_of_adam_on_its_records_against_images_of_
     weights = {name: value.clone().requires_grad_() for name, value in discriminator.begin(3).items()}
     adam = torch.optim.Adam(weights.values(), lr=CONFIG.rate, betas=(0.5, 0.999))
     ones, zeros = torch.ones(4), torch.zeros(4)
-    for _ in range(3):
+    for taken in range(3):
         images, labels = torch.randn(4, *FACTS.shape, generator=random), torch.tensor([2, 0, 2, 1])
         made = torch.rand(3, 4, *FACTS.shape, generator=random)
-        state = learn(state, images, labels, {"made": made})
+        state = learn(state, images, labels, {"made": made, "taken": torch.tensor(float(taken))})
         chosen = torch.stack([made[label, place] for place, label in enumerate(labels.tolist())])
         bce = torch.nn.functional.binary_cross_entropy_with_logits
         loss = bce(discriminator(weights, scale(images, FACTS), labels), ones)
@@ -93,6 +93,35 @@ def test_a_step_of_a_teacher_is_a_step_of_adam_on_its_records_against_images_of_
         adam.step()
     for name, value in weights.items():
         assert torch.allclose(state[name], value, rtol=1e-3, atol=2e-5), name
+
+
+def test_teachers_learn_side_by_side_as_each_does_alone():
+    begin, learn = teaching(CONFIG, FACTS, 3)
+    random, labels = torch.Generator().manual_seed(0), torch.tensor([[2, 0, 2, 1], [1, 1, 0, 2]])
+    images = torch.randn(2, 4, *FACTS.shape, generator=random, dtype=torch.float64)
+    made = torch.rand(3, 4, *FACTS.shape, generator=random, dtype=torch.float64)
+    together = {name: value.double() for name, value in begin(range(2)).items()}
+    alone = [{name: value[number].clone() for name, value in together.items()} for number in range(2)]
+    for taken in range(3):
+        public = {"made": made, "taken": torch.tensor(float(taken))}
+        torch.func.vmap(lambda *own, public=public: learn(*own, public))(together, images, labels)
+        for number in range(2):
+            learn(alone[number], images[number], labels[number], public)
+    for name, value in together.items():
+        assert torch.allclose(value, torch.stack([one[name] for one in alone]), rtol=1e-9, atol=1e-12), name
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_teachers_are_told_how_many_steps_they_have_taken(name):
+    class Listening(Curator):
+        def teach(self, wards, learn, public, *, which=None):
+            told.append(float(public["taken"]))
+            super().teach(wards, learn, public, which=which)
+
+    config, budget, told = dataclasses.replace(TINY[name], pretraining=2), PrivacyBudget(epsilon=5.0), []
+    method = METHODS[name](config)
+    method.run(Listening(records_for(FACTS), FACTS, Ledger(budget), seeded_noise(0)), method.plan(FACTS, budget))
+    assert told == list(range(2 + config.steps * config.teacher_steps))
 
 
 @pytest.mark.parametrize("norm", [True, False])

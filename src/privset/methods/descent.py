@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
 
 from privset.facts import PublicFacts, pixel_range
 
@@ -48,6 +50,78 @@ class Adam:
             mean.lerp_(slope, 1 - self._betas[0])
             square.lerp_(slope.square(), 1 - self._betas[1])
             value -= rate * mean / (square / (1 - self._betas[1] ** self._count)).sqrt_().add_(1e-8)
+
+
+def step_of_adam(
+    values: Sequence[Tensor],
+    means: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    slopes: Sequence[Tensor],
+    *,
+    taken: Tensor,
+    rate: float,
+    betas: tuple[float, float],
+) -> None:
+    """Move values down their slopes, in place, and what Adam remembers of these; also under `torch.func.vmap`.
+
+    Every number is read and written once, where several operations one after the other would do so each time. That
+    counts where thousands of networks learn side by side, of whose weights there are many and each is little used.
+
+    Args:
+        values: What is moved.
+        means: Of the slopes so far, at first 0.
+        squares: Likewise.
+        slopes: Of what is to become less.
+        taken: How many steps were taken before ``[]``; the same for all networks.
+        rate: The learning rate.
+        betas: How much of the mean slope, and of the mean square, is kept at each step.
+    """
+    _Step.apply(taken, rate, betas, *values, *means, *squares, *slopes)
+
+
+class _Step(torch.autograd.Function):
+    """`step_of_adam`, which vmap has no other rule for: its numbers are moved one by one, however they are stacked."""
+
+    @staticmethod
+    def forward(taken: Tensor, rate: float, betas: tuple[float, float], *tensors: Tensor) -> Tensor:  # type: ignore[override]
+        count = len(tensors) // 4
+        # In a row, since a card wants all four to lie alike.
+        kept = [tensor.view(-1) for tensor in tensors[:-count]]
+        slopes = [slope.reshape(-1) for slope in tensors[-count:]]
+        values, means, squares = kept[:count], kept[count:-count], kept[-count:]
+        counts = list(taken.repeat(count).unbind())
+        adam(
+            values,
+            slopes,
+            means,
+            squares,
+            [],
+            counts,
+            fused=True,
+            lr=rate,
+            beta1=betas[0],
+            beta2=betas[1],
+            eps=1e-8,
+            weight_decay=0.0,
+            amsgrad=False,
+            maximize=False,
+        )
+        return counts[0]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Keeps nothing: no one asks for the gradient of a step."""
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Tensor, None]:
+        taken, rate, betas, *tensors = inputs
+        if in_dims[0] is not None:
+            raise ValueError("networks side by side take their steps together")
+        stacked = (
+            tensor.expand(info.batch_size, *tensor.shape) if axis is None else tensor.movedim(axis, 0)
+            for tensor, axis in zip(tensors, in_dims[-len(tensors) :], strict=True)
+        )
+        return _Step.apply(taken, rate, betas, *stacked), None
 
 
 class Spectrum:

@@ -22,7 +22,7 @@ from torch.func import grad
 
 from privset.errors import BudgetError
 from privset.facts import PublicFacts, scale
-from privset.methods.descent import Adam
+from privset.methods.descent import Adam, step_of_adam
 from privset.methods.drawing import drawn, even_labels, glimpse
 from privset.methods.method import Execution, SetMethod, Synthesis
 from privset.methods.plan import Plan, presets_that_ask_fewer
@@ -37,6 +37,8 @@ from privset.recording import sent
 
 _SETTLING = 1000
 """Images that batch norm is settled on before the set is drawn."""
+_BETAS = (0.5, 0.999)
+"""Of Adam, for generator and teachers."""
 _MOST_STEPS = 100_000
 """More steps than any budget is worth; where the search for their number ends."""
 
@@ -184,11 +186,12 @@ class TeacherMethod(SetMethod[Config]):
         network_seed, teacher_seed = (int(torch.randint(2**31, (), generator=random)) for _ in range(2))
         generator = self._form.build(facts, seed=network_seed).to(device)
         weights = list(generator.parameters())
-        adam = Adam(weights, betas=(0.5, 0.999))
+        adam = Adam(weights, betas=_BETAS)
         adam.set_rate(config.rate)
         begin, learn = teaching(config, facts, teacher_seed)
         wards = curator.appoint(config.teachers_for(facts), begin, batch_size=config.batch_size)
         moves, steps = self._moves(curator, plan, wards, random), plan.events[0].count
+        taken = torch.zeros((), device=device)
 
         def codes(labels: Tensor) -> Tensor:
             return sent(generator.draw(labels, random), device)
@@ -198,7 +201,9 @@ class TeacherMethod(SetMethod[Config]):
             labels = torch.arange(classes).repeat_interleave(config.batch_size)
             with torch.no_grad():
                 made = generator(codes(labels))
-            curator.teach(wards, learn, {"made": made.view(classes, config.batch_size, *facts.shape)})
+            made = made.view(classes, config.batch_size, *facts.shape)
+            curator.teach(wards, learn, {"made": made, "taken": taken})
+            taken.add_(1)
 
         def look() -> Glimpse:
             return glimpse(settled(generator, torch.Generator().manual_seed(0)), config.per_class)
@@ -243,6 +248,9 @@ def settled(generator: ConditionalGenerator, random: torch.Generator) -> Conditi
 def teaching(config: TeacherConfig, facts: PublicFacts, seed: int) -> tuple[Begin, Learn]:
     """How teachers begin, each with weights of its own, and how one learns: a step of Adam on records against images.
 
+    It is told, beside the images that were ``made [classes, b, c, h, w]``, how many steps have been ``taken []``: all
+    teachers take each of them, but those that have no records and stay as they began.
+
     If all began alike they would agree, at first, on what none of them has learned, and the generator would follow it.
     """
     discriminator = discriminator_of(config, facts)
@@ -253,7 +261,7 @@ def teaching(config: TeacherConfig, facts: PublicFacts, seed: int) -> tuple[Begi
         state = {name: torch.stack([first[name] for first in firsts]) for name in names}
         for name in names:
             state |= {f"{kind} {name}": torch.zeros_like(state[name]) for kind in ("mean", "square")}
-        return state | {"count": torch.zeros(len(numbers))}
+        return state
 
     def learn(state: State, images: Tensor, labels: Tensor, public: Public) -> State:
         true = scale(images, facts)
@@ -263,14 +271,11 @@ def teaching(config: TeacherConfig, facts: PublicFacts, seed: int) -> tuple[Begi
             said_true, said_made = discriminator(weights, torch.stack([true, made]), labels)
             return F.softplus(-said_true).mean() + F.softplus(said_made).mean()
 
-        weights = {name: state[name] for name in names}
-        slopes, count, after = grad(loss)(weights), state["count"] + 1, {}
-        for name, weight in weights.items():
-            mean = torch.lerp(slopes[name], state[f"mean {name}"], 0.5)
-            square = torch.lerp(slopes[name].square(), state[f"square {name}"], 0.999)
-            step = mean / (1 - 0.5**count) / ((square / (1 - 0.999**count)).sqrt() + 1e-8)
-            after |= {name: weight - config.rate * step, f"mean {name}": mean, f"square {name}": square}
-        return after | {"count": count}
+        slopes = grad(loss)({name: state[name] for name in names})
+        weights, means, squares = ([state[kind + name] for name in names] for kind in ("", "mean ", "square "))
+        down = [slopes[name] for name in names]
+        step_of_adam(weights, means, squares, down, taken=public["taken"], rate=config.rate, betas=_BETAS)
+        return state
 
     return begin, learn
 
