@@ -120,9 +120,8 @@ def test_convolutions_by_products_and_their_slopes_are_the_same_for_one_network_
     with warnings.catch_warnings(), torch.profiler.profile() as profile:
         warnings.simplefilter("error")  # torch warns of what it does one by one
         found = vmap(convolved_by_products)(maps, kernels), *vmap(slopes)(maps, kernels, towards)
-    calls = {event.key: event.count for event in profile.key_averages()}
-    assert "aten::im2col" not in calls  # F.unfold: a card takes images one by one
-    assert calls["aten::col2im"] == 2  # F.fold: as it is called for one network, and for all of them at once
+    calls = {event.key for event in profile.key_averages()}
+    assert not calls & {"aten::im2col", "aten::col2im"}  # F.unfold and F.fold, which a card is slow at
     for number in range(3):
         image, kernel = maps[number].clone().requires_grad_(), kernels[number].view(5, 4, 5, 5).clone().requires_grad_()
         expected = F.conv2d(image, kernel, stride=2, padding=2)

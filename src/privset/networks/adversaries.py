@@ -110,7 +110,7 @@ def convolved(maps: Tensor, marks: Tensor, kernel: Tensor, bias: Tensor) -> Tens
     own, of_marks = kernel[:, : channels * taps], kernel[:, channels * taps :].view(len(kernel), -1, taps)
     high, wide = ((side + 1) // 2 for side in maps.shape[2:])
     # At each place, which pixels of the kernel lie within; not `new_ones`, which vmap would make for each network.
-    seen = _patches(torch.ones(1, 1, *maps.shape[2:], dtype=maps.dtype, device=maps.device))
+    seen = _patches(torch.ones(1, *maps.shape[2:], 1, dtype=maps.dtype, device=maps.device), _KERNEL, 2)
     constant = marks @ torch.einsum("pt,mkt->kpm", seen, of_marks).flatten(1) + bias.repeat(high * wide)
     constant = constant.view(count, high, wide, len(kernel)).permute(0, 3, 1, 2)
     return constant + (convolved_by_products if maps.is_cuda else _convolved)(maps, own)
@@ -128,36 +128,60 @@ def convolved_by_products(maps: Tensor, kernel: Tensor) -> Tensor:
     not made for; as many small products of matrices are what they do best.
     """
     high, wide = ((side + 1) // 2 for side in maps.shape[2:])
-    return (_Patches.apply(maps) @ kernel.T).view(len(maps), high, wide, -1).permute(0, 3, 1, 2)
+    by_taps = kernel.view(len(kernel), -1, _KERNEL**2).transpose(1, 2).flatten(1)
+    made, _ = _Convolved.apply(maps.permute(0, 2, 3, 1), by_taps)
+    return made.view(len(maps), high, wide, -1).permute(0, 3, 1, 2)
 
 
-def _patches(maps: Tensor) -> Tensor:
-    """Maps ``[n, c, h, w]`` -> what the kernel sees at each place ``[n * h / 2 * w / 2, c * 25]``."""
-    views = F.pad(maps, (_PADDING,) * 4).unfold(2, _KERNEL, 2).unfold(3, _KERNEL, 2)
-    return views.permute(0, 2, 3, 1, 4, 5).reshape(-1, maps.shape[1] * _KERNEL**2)
+def _patches(maps: Tensor, side: int, step: int) -> Tensor:
+    """Maps ``[n, h, w, c]`` -> what a kernel sees at each place ``[n * h / step * w / step, side * side * c]``.
+
+    Channels come last, as products leave them: so the pixels of a row of the kernel lie side by side.
+    """
+    around = side // 2
+    views = F.pad(maps, (0, 0) + (around,) * 4).unfold(1, side, step).unfold(2, side, step)
+    return views.permute(0, 1, 2, 4, 5, 3).reshape(-1, side**2 * maps.shape[3])
 
 
-class _Patches(torch.autograd.Function):
-    """`_patches`, for all images of all networks at once, and so its gradient.
+class _Convolved(torch.autograd.Function):
+    """Maps ``[n, h, w, c]`` and kernels ``[m, 25 * c]`` -> maps ``[n * h / 2 * w / 2, m]``, and the patches.
 
-    torch's own, `F.unfold`, takes images one by one on a graphics card; the gradient of the views does so under vmap.
+    torch's own gradient of patches, `F.fold`, gathers each pixel from all over memory. Here it is a product of patches
+    too: 2 x 2 pixels are seen from the same 3 x 3 places.
     """
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(maps: Tensor) -> Tensor:  # type: ignore[override]
-        return _patches(maps)
+    def forward(maps: Tensor, kernel: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        patches = _patches(maps, _KERNEL, 2)
+        return patches @ kernel.T, patches
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:  # noqa: ARG004 - as torch calls it
-        ctx.shape = inputs[0].shape
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
+        maps, kernel = inputs
+        ctx.shape = maps.shape
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(kernel, output[1])
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Tensor:  # type: ignore[override]
-        count, channels, height, width = ctx.shape
-        columns = slope.reshape(count, -1, channels * _KERNEL**2).transpose(1, 2)
-        return F.fold(columns, (height, width), _KERNEL, padding=_PADDING, stride=2)
+    def backward(ctx: Any, slope: Tensor, _: Tensor) -> tuple[Tensor | None, Tensor | None]:  # type: ignore[override]
+        kernel, patches = ctx.saved_tensors
+        by_maps, by_kernel = ctx.needs_input_grad
+        return _slopes_of_maps(slope, kernel, ctx.shape) if by_maps else None, slope.T @ patches if by_kernel else None
+
+
+def _slopes_of_maps(slope: Tensor, kernel: Tensor, shape: torch.Size) -> Tensor:
+    """Slopes by what `_Convolved` gives ``[n * h / 2 * w / 2, m]`` -> by its maps, of ``shape`` n, h, w, c."""
+    count, height, width, channels = shape
+    high, wide = (height + 1) // 2, (width + 1) // 2
+    # Along an axis three places see the even pixel of the middle one through taps 4, 2 and 0, and the odd one through
+    # 5, 3 and 1; tap 5, which there is not, is 0.
+    taps = F.pad(kernel.view(-1, _KERNEL, _KERNEL, channels), (0, 0, 0, 1, 0, 1))
+    taps = taps.view(-1, 3, 2, 3, 2, channels).flip(1, 3).permute(1, 3, 0, 2, 4, 5).reshape(-1, 4 * channels)
+    found = _patches(slope.view(count, high, wide, -1), 3, 1) @ taps
+    pixels = found.view(count, high, wide, 2, 2, channels).permute(0, 1, 3, 2, 4, 5)
+    return pixels.reshape(count, 2 * high, 2 * wide, channels)[:, :height, :width]
 
 
 def _with_marks(maps: Tensor, marks: Tensor) -> Tensor:
