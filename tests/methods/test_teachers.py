@@ -7,7 +7,7 @@ from tests.conftest import TINY, facts_for, records_for
 
 from privset.errors import BudgetError, ConfigError
 from privset.facts import scale
-from privset.methods import DataLens, DataLensConfig, GPate, GPateConfig, GsWgan
+from privset.methods import DataLens, DataLensConfig, GPate, GPateConfig, GsWgan, teachers
 from privset.methods.drawing import drawn, even_labels
 from privset.methods.teachers import claimed_epsilon, discriminator_of, settled, teaching, wishes
 from privset.networks.adversaries import ConditionalDcgan
@@ -109,6 +109,27 @@ def test_teachers_learn_side_by_side_as_each_does_alone():
             learn(alone[number], images[number], labels[number], public)
     for name, value in together.items():
         assert torch.allclose(value, torch.stack([one[name] for one in alone]), rtol=1e-9, atol=1e-12), name
+
+
+def test_a_card_multiplies_the_matrices_of_teachers_on_its_tensor_cores(monkeypatch):
+    class Noting(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, call, types, given=(), named=None):
+            if call.__name__.startswith(("mm", "bmm", "addmm", "convolution")):
+                found.append(torch.get_float32_matmul_precision())
+            return call(*given, **(named or {}))
+
+    cores = teachers.tensor_cores
+    monkeypatch.setattr(teachers, "tensor_cores", lambda _: cores(torch.device("cuda")))  # as if it were one
+    begin, learn = teaching(CONFIG, FACTS, 3)
+    state, found = {name: value[0] for name, value in begin(range(1)).items()}, []
+    pixels, labels = torch.rand(4, *FACTS.shape, generator=torch.Generator().manual_seed(0)), torch.tensor([2, 0, 2, 1])
+    with Noting():
+        learn(state, pixels, labels, {"made": torch.rand(3, 4, *FACTS.shape), "taken": torch.zeros(())})
+        learned = len(found)
+        wishes(discriminator_of(CONFIG, FACTS), state, pixels, labels)
+    assert 0 < learned < len(found)
+    assert set(found) == {"high"}
+    assert torch.get_float32_matmul_precision() == "highest"
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -30,6 +30,7 @@ from privset.methods.settings import SetConfig, require, require_at_least_one, r
 from privset.networks.adversaries import ConditionalDiscriminator
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 from privset.networks.generators import ConditionalGenerator
+from privset.networks.precision import tensor_cores
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, VotesQuestion, Wards, calibrate, spend
 from privset.privacy.wards import Begin, Learn, Public, State
@@ -271,7 +272,8 @@ def teaching(config: TeacherConfig, facts: PublicFacts, seed: int) -> tuple[Begi
             said_true, said_made = discriminator(weights, torch.stack([true, made]), labels)
             return F.softplus(-said_true).mean() + F.softplus(said_made).mean()
 
-        slopes = grad(loss)({name: state[name] for name in names})
+        with tensor_cores(images.device):
+            slopes = grad(loss)({name: state[name] for name in names})
         weights, means, squares = ([state[kind + name] for name in names] for kind in ("", "mean ", "square "))
         down = [slopes[name] for name in names]
         step_of_adam(weights, means, squares, down, taken=public["taken"], rate=config.rate, betas=_BETAS)
@@ -297,7 +299,8 @@ def wishes(discriminator: ConditionalDiscriminator, state: State, pixels: Tensor
     def loss(pixels: Tensor) -> Tensor:
         return F.softplus(-discriminator(state, pixels, labels)).mean()
 
-    return -grad(loss)(pixels)
+    with tensor_cores(pixels.device):
+        return -grad(loss)(pixels)
 
 
 def claimed_epsilon(events: tuple[GaussianEvent, ...], delta: float) -> float:

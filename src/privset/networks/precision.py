@@ -12,8 +12,8 @@ import torch
 def tensor_cores(device: torch.device) -> Iterator[None]:
     """Have a graphics card multiply matrices as it convolves: from float32 rounded to TF32, summed in float32.
 
-    For features, whose random weights mean nothing to the last digit, and for networks that are only trained; not for a
-    kernel that is to be inverted. On a processor nothing changes.
+    For features, whose random weights mean nothing to the last digit, and for networks that learn; not for a kernel
+    that is to be inverted. On a processor nothing changes.
     """
     before = torch.get_float32_matmul_precision()
     if device.type == "cuda":
