@@ -1,4 +1,5 @@
 import math
+import types
 
 import pytest
 import torch
@@ -226,3 +227,22 @@ def test_every_ward_is_begun_however_the_memory_that_is_free_changes_meanwhile(m
     guardian, begun = guardian_of(numbered()), []
     guardian.appoint(10, lambda numbers: begun.extend(numbers) or blank(numbers), 2)
     assert begun == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("device", "chunk", "free", "batch", "expected"),
+    [
+        ("cpu", None, None, 15, 64),
+        ("cpu", 6400, None, 200, 32),
+        ("cuda", 6400, None, 15, 100),
+        ("cuda", None, 2**37, 15, 1250),
+        ("cuda", None, 2**37, 100, 200),
+        ("cuda", None, 2**30, 15, 16),
+        ("cuda", None, 0, 15, 1),
+    ],
+)
+def test_as_many_wards_are_looked_at_together_as_suit_the_device(device, chunk, free, batch, expected, monkeypatch):
+    guardian = guardian_of(numbered(), chunk=chunk)
+    monkeypatch.setattr(guardian, "_images", types.SimpleNamespace(device=torch.device(device)))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 2**40))
+    assert guardian._at_once(Wards(4000, batch)) == expected

@@ -47,8 +47,12 @@ Say = Callable[[State, Public], Tensor]
 _Part = slice | Tensor
 """Wards that are looked at together: a row of neighbours, whose states stay where they lie, or any, by number."""
 
-_IMAGES_EACH = 64
-"""Images that a ward is reckoned to look at when it speaks, if it learns from fewer."""
+_IMAGES_EACH, _IMAGES_EACH_ON_A_CARD = 64, 16
+"""Images that a ward is reckoned to look at when it speaks, if it learns from fewer. On a card they are what its memory
+is reckoned by, and the fewer parts wards are taken in, the less it waits for the next of many small operations."""
+
+_BEGUN_AT_ONCE = 256
+"""Wards whose first states are made together, by the processor and in its memory."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -106,7 +110,8 @@ class Guardian:
         device = self._images.device
         states: State = {}
         wards = Wards(count, batch_size)
-        step = self._at_once(wards)  # once: what a card has free changes as states take their place
+        at_once = self._at_once(wards)  # asked once: what a card has free changes as states take their place
+        step = min(at_once, _BEGUN_AT_ONCE)
         for part in range(0, count, step):
             numbers = range(part, min(part + step, count))
             begun = begin(numbers)
@@ -178,13 +183,14 @@ class Guardian:
         return self._households[wards]
 
     def _at_once(self, wards: Wards) -> int:
-        """As many wards as suit the device; 8 MB an image on a card, twice that of the other questions: for patches."""
+        """As many wards as suit the device; on a card 8 MB an image, more for one that is larger than 32x32."""
         device = self._images.device
         if self._chunk is None and device.type == "cuda":
-            images = min(20_000, torch.cuda.mem_get_info(device)[0] // 2**23)
+            most = torch.cuda.mem_get_info(device)[0] // int(2**23 * max(1, self._images[0, 0].numel() / 1024))
+            images, each = min(20_000, most), _IMAGES_EACH_ON_A_CARD
         else:
-            images = self._chunk or 4096
-        return max(1, images // max(wards.batch_size, _IMAGES_EACH))
+            images, each = self._chunk or 4096, _IMAGES_EACH
+        return max(1, images // max(wards.batch_size, each))
 
     def _parts(self, wards: Wards, which: Tensor | None) -> Sequence[_Part]:
         step = self._at_once(wards)
