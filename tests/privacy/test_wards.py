@@ -160,6 +160,19 @@ def test_wards_are_begun_by_their_numbers_and_draw_random_numbers_of_their_own()
     assert torch.equal(state, torch.get_rng_state())
 
 
+def test_a_rehearsal_shows_how_the_first_ward_began_whatever_has_been_learned_since():
+    guardian = guardian_of(numbered())
+    wards = guardian.appoint(5, lambda numbers: {"w": torch.tensor([10.0 + n for n in numbers])}, 2)
+
+    def learn(state, images, labels, public):
+        state["w"] += 1
+        return state
+
+    guardian.teach(wards, learn, {})
+    assert guardian.rehearse(wards, lambda state, public: state["w"] + public["more"], {"more": 1.0}).tolist() == [11]
+    assert heard(guardian, wards, "w").tolist() == [11, 12, 13, 14, 15]
+
+
 def test_batches_are_normalised_and_come_with_their_labels():
     guardian = guardian_of(numbered())
     wards = guardian.appoint(2, lambda numbers: {"w": torch.zeros(len(numbers))}, 8)

@@ -38,11 +38,11 @@ def tallied(question: VotesQuestion, parts: Iterable[Tensor]) -> tuple[Tensor, T
     Guarantee: changing what one ward says, to anything at all, moves the answer by at most ``question.sensitivity`` in
     L2 (up to rounding of one contribution). A ward that says a NaN or an infinity contributes nothing.
     """
-    total, bad, form = torch.zeros(()), torch.zeros((), dtype=torch.int64), torch.Size()
+    found, form = [], torch.Size()
     for said in parts:
         form = said.shape[1:]
-        added, wrong = _vectors(said, question) if question.bound is not None else _choices(said)
-        total, bad = total.to(added) + added, bad.to(wrong) + wrong
+        found.append(_vectors(said, question) if question.bound is not None else _choices(said))
+    total, bad = (torch.stack(some).sum(0) for some in zip(*found, strict=True))
     table = total.view(form)
     return (table.amax(-1) if question.kind == "lead" else table), bad
 

@@ -70,13 +70,16 @@ class Wards:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Household:
-    """What only the guardian knows of its wards: shards ``[records]``, ``[wards]`` and states ``[wards, ...]``."""
+    """What only the guardian knows of its wards: shards ``[records]``, ``[wards]`` and states ``[wards, ...]``.
+
+    And what anyone could know: how the first of them began ``[1, ...]``.
+    """
 
     order: Tensor
     starts: Tensor
     sizes: Tensor
     states: State
-    begin: Begin
+    begun: State
     random: torch.Generator
 
 
@@ -109,6 +112,7 @@ class Guardian:
         sizes = torch.bincount(shard, minlength=count)
         device = self._images.device
         states: State = {}
+        first: State = {}
         wards = Wards(count, batch_size)
         at_once = self._at_once(wards)  # asked once: what a card has free changes as states take their place
         step = min(at_once, _BEGUN_AT_ONCE)
@@ -120,13 +124,14 @@ class Guardian:
             for name, value in begun.items():
                 if part == 0:
                     states[name] = value.new_zeros(count, *value.shape[1:], device=device)
+                    first[name] = value[:1].detach().to(device, copy=True)
                 states[name][part : part + len(numbers)] = value.detach().to(device)
         self._households[wards] = _Household(
             order=shard.argsort(stable=True),
             starts=sizes.cumsum(0) - sizes,
             sizes=sizes,
             states=states,
-            begin=begin,
+            begun=first,
             random=random,
         )
         return wards
@@ -172,10 +177,9 @@ class Guardian:
 
     def rehearse(self, wards: Wards, say: Say, public: Public) -> Tensor:
         """What a ward that has learned nothing says ``[1, ...]``: public, and of the form of all that wards say."""
-        device = self._images.device
-        begun = {name: value.detach().to(device) for name, value in self._of(wards).begin(range(1)).items()}
-        with torch.no_grad(), self._dice(self._of(wards)):
-            return vmap(lambda state: say(state, public), randomness="different")(begun)
+        household = self._of(wards)
+        with torch.no_grad(), self._dice(household):
+            return vmap(lambda state: say(state, public), randomness="different")(household.begun)
 
     def _of(self, wards: Wards) -> _Household:
         if wards not in self._households:
