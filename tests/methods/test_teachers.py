@@ -4,6 +4,7 @@ import math
 import pytest
 import torch
 from tests.conftest import TINY, facts_for, records_for
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from privset.errors import BudgetError, ConfigError
 from privset.facts import scale
@@ -104,7 +105,7 @@ def test_teachers_learn_side_by_side_as_each_does_alone():
     alone = [{name: value[number].clone() for name, value in together.items()} for number in range(2)]
     for taken in range(3):
         public = {"made": made, "taken": torch.tensor(float(taken))}
-        torch.func.vmap(lambda *own, public=public: learn(*own, public))(together, images, labels)
+        torch.func.vmap(lambda state, x, y, public=public: learn(state, x, y, public))(together, images, labels)
         for number in range(2):
             learn(alone[number], images[number], labels[number], public)
     for name, value in together.items():
@@ -112,7 +113,7 @@ def test_teachers_learn_side_by_side_as_each_does_alone():
 
 
 def test_a_card_multiplies_the_matrices_of_teachers_on_its_tensor_cores(monkeypatch):
-    class Noting(torch.utils._python_dispatch.TorchDispatchMode):
+    class Noting(TorchDispatchMode):
         def __torch_dispatch__(self, call, types, given=(), named=None):
             if call.__name__.startswith(("mm", "bmm", "addmm", "convolution")):
                 found.append(torch.get_float32_matmul_precision())

@@ -1,5 +1,3 @@
-import warnings
-
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -7,12 +5,8 @@ from tests.conftest import facts_for
 from torch.func import grad, vmap
 
 from privset.facts import PublicFacts
-from privset.networks.adversaries import (
-    ConditionalDcgan,
-    ConditionalDiscriminator,
-    convolved,
-    convolved_by_products,
-)
+from privset.networks.adversaries import ConditionalDcgan, ConditionalDiscriminator, convolved_with_marks
+from privset.networks.patches import convolved_by_products
 
 MNIST = facts_for(60_000, classes=10, side=28)
 
@@ -99,35 +93,8 @@ def test_a_class_counts_as_a_constant_map_of_its_own_does(side, card, monkeypatc
     whole = torch.cat([maps, marks[:, :, None, None].expand(-1, -1, side, 7)], dim=1)
     expected = F.conv2d(whole, kernel.view(5, 7, 5, 5), bias, stride=2, padding=2)
     if card:  # where convolutions are done by products
-        monkeypatch.setattr("privset.networks.adversaries._convolved", convolved_by_products)
-    assert torch.allclose(convolved(maps, marks, kernel, bias), expected)
-
-
-@pytest.mark.parametrize("side", [8, 9])
-def test_convolutions_by_products_and_their_slopes_are_the_same_for_one_network_and_for_many(side):
-    random = torch.Generator().manual_seed(0)
-    maps, kernels, towards = (
-        torch.randn(shape, generator=random, dtype=torch.float64)
-        for shape in ((3, 2, 4, side, 8), (3, 5, 100), (3, 2, 5, (side + 1) // 2, 4))
-    )
-
-    def slopes(maps, kernel, towards):
-        def product(maps, kernel):
-            return (convolved_by_products(maps, kernel) * towards).sum()
-
-        return grad(product, argnums=(0, 1))(maps, kernel)
-
-    with warnings.catch_warnings(), torch.profiler.profile() as profile:
-        warnings.simplefilter("error")  # torch warns of what it does one by one
-        found = vmap(convolved_by_products)(maps, kernels), *vmap(slopes)(maps, kernels, towards)
-    calls = {event.key for event in profile.key_averages()}
-    assert not calls & {"aten::im2col", "aten::col2im"}  # F.unfold and F.fold, which a card is slow at
-    for number in range(3):
-        image, kernel = maps[number].clone().requires_grad_(), kernels[number].view(5, 4, 5, 5).clone().requires_grad_()
-        expected = F.conv2d(image, kernel, stride=2, padding=2)
-        by_image, by_kernel = torch.autograd.grad(expected, (image, kernel), towards[number])
-        for ours, theirs in zip(found, (expected, by_image, by_kernel.flatten(1)), strict=True):
-            assert torch.allclose(ours[number], theirs)
+        monkeypatch.setattr("privset.networks.adversaries.convolved", convolved_by_products)
+    assert torch.allclose(convolved_with_marks(maps, marks, kernel, bias), expected)
 
 
 def test_many_side_by_side_are_as_one_after_the_other():

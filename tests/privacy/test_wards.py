@@ -169,7 +169,8 @@ def test_a_rehearsal_shows_how_the_first_ward_began_whatever_has_been_learned_si
         return state
 
     guardian.teach(wards, learn, {})
-    assert guardian.rehearse(wards, lambda state, public: state["w"] + public["more"], {"more": 1.0}).tolist() == [11]
+    public = {"more": torch.tensor(1.0)}
+    assert guardian.rehearse(wards, lambda state, public: state["w"] + public["more"], public).tolist() == [11]
     assert heard(guardian, wards, "w").tolist() == [11, 12, 13, 14, 15]
 
 
@@ -243,19 +244,23 @@ def test_every_ward_is_begun_however_the_memory_that_is_free_changes_meanwhile(m
 
 
 @pytest.mark.parametrize(
-    ("device", "chunk", "free", "batch", "expected"),
+    ("device", "chunk", "free", "side", "batch", "expected"),
     [
-        ("cpu", None, None, 15, 64),
-        ("cpu", 6400, None, 200, 32),
-        ("cuda", 6400, None, 15, 100),
-        ("cuda", None, 2**37, 15, 1250),
-        ("cuda", None, 2**37, 100, 200),
-        ("cuda", None, 2**30, 15, 16),
-        ("cuda", None, 0, 15, 1),
+        ("cpu", None, None, 28, 15, 64),
+        ("cpu", 6400, None, 28, 200, 32),
+        ("cuda", 6400, None, 28, 15, 100),
+        ("cuda", None, 2**38, 28, 15, 1250),
+        ("cuda", None, 2**38, 28, 100, 200),
+        ("cuda", None, 2**30, 28, 15, 8),
+        ("cuda", None, 2**30, 64, 15, 2),
+        ("cuda", None, 0, 28, 15, 1),
     ],
 )
-def test_as_many_wards_are_looked_at_together_as_suit_the_device(device, chunk, free, batch, expected, monkeypatch):
+def test_as_many_wards_are_looked_at_together_as_suit_the_device(
+    device, chunk, free, side, batch, expected, monkeypatch
+):
     guardian = guardian_of(numbered(), chunk=chunk)
-    monkeypatch.setattr(guardian, "_images", types.SimpleNamespace(device=torch.device(device)))
+    images = types.SimpleNamespace(device=torch.device(device), shape=torch.Size([9, 1, side, side]))
+    monkeypatch.setattr(guardian, "_images", images)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 2**40))
     assert guardian._at_once(Wards(4000, batch)) == expected

@@ -6,7 +6,6 @@ Thousands of discriminators learn side by side under `torch.func.vmap`, so their
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
@@ -14,10 +13,10 @@ from torch import Tensor, nn
 
 from privset.facts import PublicFacts, pixel_range
 from privset.networks.generators import ConditionalGenerator, draw_centred_codes
+from privset.networks.patches import KERNEL, PADDING, convolved, patches
 
 Weights = dict[str, Tensor]
 
-_KERNEL, _PADDING = 5, 2
 _FIRST_DEVIATION = 0.02
 """Of all initial weights, as in DCGAN; a discriminator without batch norm has He's."""
 
@@ -48,8 +47,8 @@ class ConditionalDiscriminator:
         first, second = facts.channels + classes, maps + classes
         pixels = math.ceil(math.ceil(facts.height / 2) / 2) * math.ceil(math.ceil(facts.width / 2) / 2)
         self._shapes = {
-            "first": (first, (facts.channels + classes) * _KERNEL**2),
-            "second": (second, (first + classes) * _KERNEL**2),
+            "first": (first, (facts.channels + classes) * KERNEL**2),
+            "second": (second, (first + classes) * KERNEL**2),
             "hidden": (width, second * pixels + classes),
             "last": (1, width + classes),
         }
@@ -72,8 +71,8 @@ class ConditionalDiscriminator:
         batches = pixels.shape[:-3]
         marks = (labels[:, None] == torch.arange(self._classes, device=labels.device)).to(pixels.dtype)
         marks = (self._label_weight * marks).expand(*batches, -1).reshape(-1, self._classes)
-        maps = convolved(pixels.flatten(0, -4), marks, weights["first"], weights["first bias"])
-        maps = convolved(F.leaky_relu(maps, 0.2), marks, weights["second"], weights["second bias"])
+        maps = convolved_with_marks(pixels.flatten(0, -4), marks, weights["first"], weights["first bias"])
+        maps = convolved_with_marks(F.leaky_relu(maps, 0.2), marks, weights["second"], weights["second bias"])
         maps = self._normed(weights, "second", maps, len(labels))
         flat = torch.cat([F.leaky_relu(maps, 0.2).flatten(1), marks], dim=1)
         hidden = self._normed(weights, "hidden", flat @ weights["hidden"].T, len(labels))
@@ -92,7 +91,7 @@ class ConditionalDiscriminator:
         return torch.addcmul(shift - mean * factor, values, factor).flatten(0, 1)
 
 
-def convolved(maps: Tensor, marks: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
+def convolved_with_marks(maps: Tensor, marks: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
     """The 5x5 convolution of stride 2 of maps and, behind them, one constant map for each class.
 
     The constant maps are never made: what they come to is the same for all images of a class.
@@ -106,82 +105,14 @@ def convolved(maps: Tensor, marks: Tensor, kernel: Tensor, bias: Tensor) -> Tens
     Returns:
         Maps ``[n, m, h / 2, w / 2]``, sides rounded up.
     """
-    count, channels, taps = len(maps), maps.shape[1], _KERNEL**2
+    count, channels, taps = len(maps), maps.shape[1], KERNEL**2
     own, of_marks = kernel[:, : channels * taps], kernel[:, channels * taps :].view(len(kernel), -1, taps)
     high, wide = ((side + 1) // 2 for side in maps.shape[2:])
     # At each place, which pixels of the kernel lie within; not `new_ones`, which vmap would make for each network.
-    seen = _patches(torch.ones(1, *maps.shape[2:], 1, dtype=maps.dtype, device=maps.device), _KERNEL, 2)
+    seen = patches(torch.ones(1, *maps.shape[2:], 1, dtype=maps.dtype, device=maps.device))
     constant = marks @ torch.einsum("pt,mkt->kpm", seen, of_marks).flatten(1) + bias.repeat(high * wide)
     constant = constant.view(count, high, wide, len(kernel)).permute(0, 3, 1, 2)
-    return constant + (convolved_by_products if maps.is_cuda else _convolved)(maps, own)
-
-
-def _convolved(maps: Tensor, kernel: Tensor) -> Tensor:
-    """As `convolved_by_products`, by the library."""
-    return F.conv2d(maps, kernel.view(len(kernel), -1, _KERNEL, _KERNEL), stride=2, padding=_PADDING)
-
-
-def convolved_by_products(maps: Tensor, kernel: Tensor) -> Tensor:
-    """Maps ``[n, c, h, w]`` and kernels ``[m, c * 25]`` -> maps ``[n, m, h / 2, w / 2]``: 5x5, of stride 2.
-
-    With kernels of their own for thousands of networks a convolution has thousands of groups, which graphics cards are
-    not made for; as many small products of matrices are what they do best.
-    """
-    high, wide = ((side + 1) // 2 for side in maps.shape[2:])
-    by_taps = kernel.view(len(kernel), -1, _KERNEL**2).transpose(1, 2).flatten(1)
-    made, _ = _Convolved.apply(maps.permute(0, 2, 3, 1), by_taps)
-    return made.view(len(maps), high, wide, -1).permute(0, 3, 1, 2)
-
-
-def _patches(maps: Tensor, side: int, step: int) -> Tensor:
-    """Maps ``[n, h, w, c]`` -> what a kernel sees at each place ``[n * h / step * w / step, side * side * c]``.
-
-    Channels come last, as products leave them: so the pixels of a row of the kernel lie side by side.
-    """
-    around = side // 2
-    views = F.pad(maps, (0, 0) + (around,) * 4).unfold(1, side, step).unfold(2, side, step)
-    return views.permute(0, 1, 2, 4, 5, 3).reshape(-1, side**2 * maps.shape[3])
-
-
-class _Convolved(torch.autograd.Function):
-    """Maps ``[n, h, w, c]`` and kernels ``[m, 25 * c]`` -> maps ``[n * h / 2 * w / 2, m]``, and the patches.
-
-    torch's own gradient of patches, `F.fold`, gathers each pixel from all over memory. Here it is a product of patches
-    too: 2 x 2 pixels are seen from the same 3 x 3 places.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(maps: Tensor, kernel: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        patches = _patches(maps, _KERNEL, 2)
-        return patches @ kernel.T, patches
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
-        maps, kernel = inputs
-        ctx.shape = maps.shape
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(kernel, output[1])
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor, _: Tensor) -> tuple[Tensor | None, Tensor | None]:  # type: ignore[override]
-        kernel, patches = ctx.saved_tensors
-        by_maps, by_kernel = ctx.needs_input_grad
-        return _slopes_of_maps(slope, kernel, ctx.shape) if by_maps else None, slope.T @ patches if by_kernel else None
-
-
-def _slopes_of_maps(slope: Tensor, kernel: Tensor, shape: torch.Size) -> Tensor:
-    """Slopes by what `_Convolved` gives ``[n * h / 2 * w / 2, m]`` -> by its maps, of ``shape`` n, h, w, c."""
-    count, height, width, channels = shape
-    high, wide = (height + 1) // 2, (width + 1) // 2
-    # Along an axis three places see the even pixel of the middle one through taps 4, 2 and 0, and the odd one through
-    # 5, 3 and 1; tap 5, which there is not, is 0.
-    taps = F.pad(kernel.view(-1, _KERNEL, _KERNEL, channels), (0, 0, 0, 1, 0, 1))
-    taps = taps.view(-1, 3, 2, 3, 2, channels).flip(1, 3).permute(1, 3, 0, 2, 4, 5).reshape(-1, 4 * channels)
-    found = _patches(slope.view(count, high, wide, -1), 3, 1) @ taps
-    pixels = found.view(count, high, wide, 2, 2, channels).permute(0, 1, 3, 2, 4, 5)
-    return pixels.reshape(count, 2 * high, 2 * wide, channels)[:, :height, :width]
+    return constant + convolved(maps, own.view(len(kernel), channels, KERNEL, KERNEL))
 
 
 def _with_marks(maps: Tensor, marks: Tensor) -> Tensor:
@@ -247,4 +178,4 @@ class ConditionalDcgan(ConditionalGenerator):
 def _doubling(given: int, made: int, size: tuple[int, ...], target: tuple[int, ...]) -> nn.ConvTranspose2d:
     """A transposed convolution from maps of ``size`` to ones of ``target``, twice that or one less on each axis."""
     extra = tuple(goal - (2 * side - 1) for side, goal in zip(size, target, strict=True))
-    return nn.ConvTranspose2d(given, made, _KERNEL, stride=2, padding=_PADDING, output_padding=extra)  # type: ignore[arg-type]
+    return nn.ConvTranspose2d(given, made, KERNEL, stride=2, padding=PADDING, output_padding=extra)  # type: ignore[arg-type]

@@ -1,9 +1,13 @@
-"""The convolution that critics have, 5x5 of stride 2, for thousands of networks with kernels of their own.
+"""The convolution that critics and teachers have, 5x5 of stride 2, for thousands of networks with kernels of their own.
 
 A graphics card takes that for a convolution of thousands of groups, which it is not made for; so many small products of
 matrices suit it better. `torch.nn.functional.unfold`, which would cut maps into the patches for that, takes images one
-by one there. So it is done here, by a few operations on all images of all networks at once; and so are its first and
-second derivatives, which a gradient penalty needs.
+by one there, and its gradient gathers each pixel from all over memory. So it is done here, by a few operations on all
+images of all networks at once.
+
+Its derivatives are products of patches too, and so are theirs, which a gradient penalty needs: the convolution and its
+two gradients, by the maps and by the kernel, are linear in both that they are given, and the derivatives of each of the
+three are the other two.
 """
 
 from __future__ import annotations
@@ -26,50 +30,88 @@ def convolved(maps: Tensor, kernel: Tensor) -> Tensor:
 
 def convolved_by_products(maps: Tensor, kernel: Tensor) -> Tensor:
     """As `convolved`; channels of a pixel lie side by side in memory afterwards, and are best given so."""
-    patches = _Patches.apply(maps.permute(0, 2, 3, 1))
-    table = kernel.permute(2, 3, 1, 0).flatten(0, 2)
-    return (patches.flatten(3) @ table).permute(0, 3, 1, 2)
+    return _Convolved.apply(maps.permute(0, 2, 3, 1), kernel.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
-class _Patches(torch.autograd.Function):
-    """Maps ``[n, h, w, c]`` -> what the kernel sees at each place ``[n, h / 2, w / 2, 25, c]``."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(maps: Tensor) -> Tensor:  # type: ignore[override]
-        padded = F.pad(maps, (0, 0, *(PADDING,) * 4))
-        views = padded.unfold(1, KERNEL, STRIDE).unfold(2, KERNEL, STRIDE)
-        return views.permute(0, 1, 2, 4, 5, 3).flatten(3, 4)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:  # noqa: ARG004 - as torch calls it
-        ctx.size = inputs[0].shape[1:3]
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Tensor:  # type: ignore[override]
-        return _Folded.apply(slope, ctx.size)  # type: ignore[return-value]
+def patches(maps: Tensor, side: int = KERNEL, step: int = STRIDE) -> Tensor:
+    """Maps ``[n, h, w, c]`` -> what a kernel sees at each place ``[n * h / step * w / step, side * side * c]``."""
+    around = side // 2
+    views = F.pad(maps, (0, 0) + (around,) * 4).unfold(1, side, step).unfold(2, side, step)
+    return views.permute(0, 1, 2, 4, 5, 3).reshape(-1, side**2 * maps.shape[3])
 
 
-class _Folded(torch.autograd.Function):
-    """The transpose of `_Patches`: ``[n, h / 2, w / 2, 25, c]`` -> maps ``[n, h, w, c]`` of this height and width."""
+class _Convolved(torch.autograd.Function):
+    """Maps ``[n, h, w, c]`` and a kernel ``[m, 5, 5, c]`` -> maps ``[n, h / 2, w / 2, m]``."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(patches: Tensor, size: torch.Size) -> Tensor:  # type: ignore[override]
-        (count, high, wide, _, channels), (height, width) = patches.shape, size
-        # Not `torch.zeros`, which vmap would not make for each network.
-        padded = patches.new_zeros(count, height + 2 * PADDING, width + 2 * PADDING, channels)
-        for tap, seen in enumerate(patches.unbind(3)):
-            top, left = divmod(tap, KERNEL)
-            padded[:, top : top + STRIDE * high : STRIDE, left : left + STRIDE * wide : STRIDE] += seen
-        return padded[:, PADDING : PADDING + height, PADDING : PADDING + width]
+    def forward(maps: Tensor, kernel: Tensor) -> Tensor:  # type: ignore[override]
+        high, wide = ((side + 1) // 2 for side in maps.shape[1:3])
+        return (patches(maps) @ kernel.flatten(1).T).view(len(maps), high, wide, -1)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:  # noqa: ARG004
+        ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]  # noqa: ARG004
-        return _Patches.apply(slope), None  # type: ignore[return-value]
+    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        (maps, kernel), (by_maps, by_kernel) = ctx.saved_tensors, ctx.needs_input_grad
+        return (
+            _ByMaps.apply(slope, kernel, maps.shape[1:3]) if by_maps else None,
+            _ByKernel.apply(slope, maps) if by_kernel else None,
+        )
+
+
+class _ByMaps(torch.autograd.Function):
+    """The gradient of `_Convolved` by maps of this size: slope ``[n, h / 2, w / 2, m]``, kernel -> ``[n, h, w, c]``.
+
+    2 x 2 pixels are seen from the same 3 x 3 places. Along an axis three places see the even pixel of the middle one
+    through taps 4, 2 and 0, and the odd one through 5, 3 and 1; tap 5, which there is not, is 0.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(slope: Tensor, kernel: Tensor, size: torch.Size) -> Tensor:  # type: ignore[override]
+        (count, high, wide, _), channels, (height, width) = slope.shape, kernel.shape[3], size
+        taps = F.pad(kernel, (0, 0, 0, 1, 0, 1)).unflatten(1, (3, 2)).unflatten(3, (3, 2))
+        taps = taps.flip(1, 3).permute(1, 3, 0, 2, 4, 5).reshape(-1, STRIDE**2 * channels)
+        found = (patches(slope, 3, 1) @ taps).view(count, high, wide, STRIDE, STRIDE, channels)
+        pixels = found.transpose(2, 3).reshape(count, STRIDE * high, STRIDE * wide, channels)
+        return pixels[:, :height, :width]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
+        ctx.save_for_backward(*inputs[:2])
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        (given, kernel), (by_given, by_kernel, _) = ctx.saved_tensors, ctx.needs_input_grad
+        return (
+            _Convolved.apply(slope, kernel) if by_given else None,
+            _ByKernel.apply(given, slope) if by_kernel else None,
+            None,
+        )
+
+
+class _ByKernel(torch.autograd.Function):
+    """The gradient of `_Convolved` by the kernel: slope ``[n, h / 2, w / 2, m]``, maps -> ``[m, 5, 5, c]``."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(slope: Tensor, maps: Tensor) -> Tensor:  # type: ignore[override]
+        return (slope.flatten(0, 2).T @ patches(maps)).view(slope.shape[3], KERNEL, KERNEL, -1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:  # noqa: ARG004
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        (given, maps), (by_given, by_maps) = ctx.saved_tensors, ctx.needs_input_grad
+        return (
+            _Convolved.apply(maps, slope) if by_given else None,
+            _ByMaps.apply(given, slope, maps.shape[1:3]) if by_maps else None,
+        )

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
@@ -190,7 +191,8 @@ class Guardian:
         """As many wards as suit the device; on a card 8 MB an image, more for one that is larger than 32x32."""
         device = self._images.device
         if self._chunk is None and device.type == "cuda":
-            most = torch.cuda.mem_get_info(device)[0] // int(2**23 * max(1, self._images[0, 0].numel() / 1024))
+            pixels = math.prod(self._images.shape[2:])
+            most = torch.cuda.mem_get_info(device)[0] // int(2**23 * max(1, pixels / 1024))
             images, each = min(20_000, most), _IMAGES_EACH_ON_A_CARD
         else:
             images, each = self._chunk or 4096, _IMAGES_EACH
