@@ -194,7 +194,7 @@ def steps(device: str, results: Path) -> str:
 
 def runs(device: str, results: Path) -> str:
     """What benchmarks/methods.py measured on a device: minutes of a whole run of each method, and its memory."""
-    columns = ["method", "preset", "epsilon", "images a class", "steps", "a run", "memory"]
+    columns = ["method", "preset", "epsilon", "images a class", "steps", "a run", "memory", "code"]
     rows = [columns, ["---"] * len(columns)]
     files = [json.loads(path.read_bytes()) for path in (results / "speed").glob(f"method-*-{device}.json")]
     for found in sorted(files, key=lambda one: (one["method"], one["preset"], one["epsilon"], one["per_class"])):
@@ -208,6 +208,7 @@ def runs(device: str, results: Path) -> str:
                 f"{steps:,}",
                 f"{found['value']:.1f} min",
                 f"{found['peak_memory_mib'] / 1024:.1f} GiB",
+                found["commit"][:9],
             ]
         )
     return _markdown(rows)
