@@ -224,3 +224,16 @@ def test_networks_that_are_not_at_the_same_step_do_not_take_one_together():
 
     with pytest.raises(ValueError, match="take their steps together"):
         torch.func.vmap(step)(torch.ones(2, 3), torch.arange(2.0))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("shape", [(), (1,), (4,)])
+def test_networks_side_by_side_cannot_move_what_they_share(count, shape):
+    def step(own, shared):
+        step_of_adam([shared], [shared * 0], [shared * 0], [own], taken=torch.zeros(()), rate=0.1, betas=(0.5, 0.9))
+        return own
+
+    shared = torch.ones(shape)
+    with pytest.raises(ValueError, match="must be each network's own"):
+        torch.func.vmap(step, in_dims=(0, None))(torch.ones(count, *shape), shared)
+    assert torch.equal(shared, torch.ones(shape))

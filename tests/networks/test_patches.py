@@ -1,4 +1,4 @@
-"""The convolution of critics by products of matrices, against the library's own."""
+"""The convolution of critics and teachers by products of matrices, against the library's own."""
 
 import warnings
 
@@ -83,3 +83,20 @@ def test_no_image_is_taken_by_itself():
     calls = {event.key for event in profile.key_averages()}
     assert "aten::bmm" in calls
     assert not calls & {"aten::im2col", "aten::col2im", "aten::unfold_backward"}  # which a card is slow at
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 5), (2, 1, 3)])
+def test_derivatives_of_all_three_operations_are_true_to_the_second_order(shape):
+    channels, height, width = shape
+    maps, kernel = drawn(2, height, width, channels), drawn(3, 5, 5, channels, seed=1)
+    slope = drawn(2, (height + 1) // 2, (width + 1) // 2, 3, seed=2)
+    for leaf in (maps, kernel, slope):
+        leaf.requires_grad_()
+    size = maps.shape[1:3]
+    for operation, given in (
+        (patches._Convolved.apply, (maps, kernel)),
+        (lambda slope, kernel: patches._ByMaps.apply(slope, kernel, size), (slope, kernel)),
+        (patches._ByKernel.apply, (slope, maps)),
+    ):
+        assert torch.autograd.gradcheck(operation, given)
+        assert torch.autograd.gradgradcheck(operation, given)

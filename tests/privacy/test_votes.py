@@ -67,6 +67,12 @@ def test_whatever_one_ward_says_moves_the_answer_by_the_sensitivity_at_most(kind
     assert float(moved.norm()) <= question.sensitivity * (1 + 1e-6)
 
 
+def test_votes_are_added_up_in_float64_from_part_to_part():
+    for question in QUESTIONS.values():
+        total, _ = tallied(question, [torch.ones(1, *SAID)] * 3)
+        assert total.dtype == torch.float64
+
+
 def test_the_sensitivities_are_reached():
     ahead, behind = torch.zeros(1, *SAID), torch.zeros(1, *SAID)
     ahead[..., 0], behind[..., 1] = 5.0, 5.0

@@ -130,7 +130,8 @@ def test_a_ward_may_learn_in_place_and_one_without_records_stays_as_it_began_all
     (seen, steps), found = states
     assert torch.equal(seen, found[0])
     assert torch.equal(steps, found[1])
-    assert set(steps.tolist()) == {0.0, 3.0}
+    taught = torch.arange(100) if which is None else which
+    assert set(steps[taught].tolist()) == {0.0, 3.0}
 
 
 @pytest.mark.parametrize("which", [None, torch.arange(5)], ids=["all", "chosen"])
@@ -244,23 +245,76 @@ def test_every_ward_is_begun_however_the_memory_that_is_free_changes_meanwhile(m
 
 
 @pytest.mark.parametrize(
-    ("device", "chunk", "free", "side", "batch", "expected"),
+    ("device", "chunk", "memory", "side", "batch", "expected"),
     [
         ("cpu", None, None, 28, 15, 64),
         ("cpu", 6400, None, 28, 200, 32),
         ("cuda", 6400, None, 28, 15, 100),
         ("cuda", None, 2**38, 28, 15, 1250),
         ("cuda", None, 2**38, 28, 100, 200),
-        ("cuda", None, 2**30, 28, 15, 8),
-        ("cuda", None, 2**30, 64, 15, 2),
+        ("cuda", None, 2**30, 28, 15, 6),
+        ("cuda", None, 2**30, 64, 15, 1),
         ("cuda", None, 0, 28, 15, 1),
     ],
 )
 def test_as_many_wards_are_looked_at_together_as_suit_the_device(
-    device, chunk, free, side, batch, expected, monkeypatch
+    device, chunk, memory, side, batch, expected, monkeypatch
 ):
     guardian = guardian_of(numbered(), chunk=chunk)
     images = types.SimpleNamespace(device=torch.device(device), shape=torch.Size([9, 1, side, side]))
     monkeypatch.setattr(guardian, "_images", images)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 2**40))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (None, memory))
     assert guardian._at_once(Wards(4000, batch)) == expected
+
+
+@pytest.mark.parametrize("which", [None, torch.tensor([1, 2])], ids=["all", "some"])
+def test_a_ward_that_would_change_while_it_speaks_is_refused(which):
+    guardian = guardian_of(numbered())
+    wards = guardian.appoint(5, blank, 2)
+
+    def say(state, public):
+        return state["steps"].add_(1)
+
+    with pytest.raises(ConfigError, match="may not change while it speaks"):
+        list(guardian.hear(wards, say, {}, which))
+    with pytest.raises(ConfigError, match="may not change while it speaks"):
+        guardian.rehearse(wards, say, {})
+
+
+def test_wards_of_which_one_could_not_be_taught_are_heard_no_more():
+    guardian = guardian_of(numbered())
+    wards = guardian.appoint(5, blank, 2)
+
+    def learn(state, images, labels, public):
+        state["steps"] += 1
+        return {"steps": state["steps"]}
+
+    with pytest.raises(ConfigError, match="as many, and of the same form"):
+        guardian.teach(wards, learn, {})
+    with pytest.raises(ConfigError, match="dismissed since one could not be taught"):
+        heard(guardian, wards, "steps")
+    with pytest.raises(ConfigError, match="dismissed since one could not be taught"):
+        guardian.teach(wards, note, {})
+
+
+def test_wards_are_divided_as_when_they_were_appointed_whatever_a_card_has_left(monkeypatch):
+    guardian = guardian_of(numbered(), chunk=640)
+    wards, parts = guardian.appoint(25, blank, 2), []
+    monkeypatch.setattr(guardian, "_at_once", lambda _: pytest.fail("asked again"))
+
+    def say(state, public):
+        return state["steps"]
+
+    parts = [len(said) for said in guardian.hear(wards, say, {})]
+    guardian.teach(wards, note, {})
+    assert parts == [10, 10, 5]
+
+
+def test_wards_without_records_are_shown_blank_images():
+    guardian = guardian_of(numbered())
+    wards = guardian.appoint(100, blank, 2)
+    sizes = guardian._of(wards).sizes
+    images, labels = guardian._batches(guardian._of(wards), wards, slice(0, 100))
+    assert bool((sizes == 0).any())
+    assert not images[sizes == 0].any()
+    assert not labels[sizes == 0].any()

@@ -117,6 +117,8 @@ class _Step(torch.autograd.Function):
         taken, rate, betas, *tensors = inputs
         if in_dims[0] is not None:
             raise ValueError("networks side by side take their steps together")
+        if None in in_dims[3 : 3 + 3 * len(tensors) // 4]:  # all of them would write it, where vmap refuses that
+            raise ValueError("what a step moves, and what is remembered of it, must be each network's own")
         stacked = (
             tensor.expand(info.batch_size, *tensor.shape) if axis is None else tensor.movedim(axis, 0)
             for tensor, axis in zip(tensors, in_dims[-len(tensors) :], strict=True)

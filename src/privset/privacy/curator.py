@@ -192,8 +192,9 @@ class Curator:
         Args:
             question: What is asked, bound and noise.
             wards: Whom.
-            say: What one ward says, of what it is and of public values; as ``learn`` in `teach`. What it says before it
-                has learned anything is looked at first: if it cannot be bounded, nothing is charged.
+            say: What one ward says, of what it is and of public values; evaluated as ``learn`` in `teach`, but it may
+                not change what the ward is. What it says before it has learned anything is looked at first: if it
+                cannot be bounded, nothing is charged.
             public: As in `teach`.
         """
         if self._keeps:

@@ -73,7 +73,7 @@ class Wards:
 class _Household:
     """What only the guardian knows of its wards: shards ``[records]``, ``[wards]`` and states ``[wards, ...]``.
 
-    And what anyone could know: how the first of them began ``[1, ...]``.
+    And what anyone could know: how the first of them began ``[1, ...]``, and how many are looked at together.
     """
 
     order: Tensor
@@ -81,6 +81,7 @@ class _Household:
     sizes: Tensor
     states: State
     begun: State
+    at_once: int
     random: torch.Generator
 
 
@@ -92,7 +93,7 @@ class Guardian:
         labels: Their labels ``[n]``, likewise.
         facts: What is public about them.
         noise: Where shards and the wards' own random numbers come from.
-        chunk: Images looked at together (memory and speed alone); None chooses.
+        chunk: Images looked at together; None chooses. Wards draw their dice chunk by chunk.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Guardian:
         states: State = {}
         first: State = {}
         wards = Wards(count, batch_size)
-        at_once = self._at_once(wards)  # asked once: what a card has free changes as states take their place
+        at_once = self._at_once(wards)
         step = min(at_once, _BEGUN_AT_ONCE)
         for part in range(0, count, step):
             numbers = range(part, min(part + step, count))
@@ -133,6 +134,7 @@ class Guardian:
             sizes=sizes,
             states=states,
             begun=first,
+            at_once=at_once,
             random=random,
         )
         return wards
@@ -141,10 +143,11 @@ class Guardian:
         """One step of every ward, or of those of the numbers ``which [k]``, each from a batch of its own shard.
 
         Guarantee: nothing is answered. The state of a ward is a function of its own shard, of public values and of
-        random numbers of its own; a ward without records stays as it began.
+        random numbers of its own; a ward without records stays as it began. Where ``learn`` fails, some may be half
+        taught, so all of them are dismissed: no one hears them any more.
         """
-        household = self._of(wards)
-        for part in self._parts(wards, which):
+        household = self._households.pop(wards, None) or self._of(wards)
+        for part in self._parts(household, which):
             rows = self._rows(part)
             state = {name: value[rows] for name, value in household.states.items()}
             idle, begun = (household.sizes[part] == 0).nonzero()[:, 0], {}
@@ -162,6 +165,7 @@ class Guardian:
             if not isinstance(rows, slice):  # those were copies
                 for name, value in household.states.items():
                     value[rows] = state[name]
+        self._households[wards] = household
 
     def hear(self, wards: Wards, say: Say, public: Public, which: Tensor | None = None) -> Iterator[Tensor]:
         """What every ward says, or those of the numbers ``which [k]``: parts ``[w, ...]`` in their order.
@@ -170,39 +174,49 @@ class Guardian:
         be bounded and covered in noise before anyone sees it.
         """
         household = self._of(wards)
-        for part in self._parts(wards, which):
+        for part in self._parts(household, which):
             rows = self._rows(part)
-            states = {name: value[rows] for name, value in household.states.items()}
-            with torch.no_grad(), self._dice(household):
-                yield vmap(lambda state: say(state, public), randomness="different")(states)
+            yield self._said(household, say, {name: value[rows] for name, value in household.states.items()}, public)
 
     def rehearse(self, wards: Wards, say: Say, public: Public) -> Tensor:
         """What a ward that has learned nothing says ``[1, ...]``: public, and of the form of all that wards say."""
         household = self._of(wards)
+        return self._said(household, say, household.begun, public)
+
+    def _said(self, household: _Household, say: Say, states: State, public: Public) -> Tensor:
+        """What wards of these states say; that they may not change, lest it be known who was asked."""
+        before = [value._version for value in states.values()]
         with torch.no_grad(), self._dice(household):
-            return vmap(lambda state: say(state, public), randomness="different")(household.begun)
+            said = vmap(lambda state: say(state, public), randomness="different")(states)
+        if before != [value._version for value in states.values()]:
+            raise ConfigError("a ward may not change while it speaks; have `say` leave its state as it is")
+        return said
 
     def _of(self, wards: Wards) -> _Household:
         if wards not in self._households:
-            raise ConfigError("these wards were appointed by another curator")
+            raise ConfigError("wards of another curator, or ones that were dismissed since one could not be taught")
         return self._households[wards]
 
     def _at_once(self, wards: Wards) -> int:
-        """As many wards as suit the device; on a card 8 MB an image, more for one that is larger than 32x32."""
+        """As many wards as suit the device; on a card 8 MB an image, more for one that is larger than 32x32.
+
+        Only of what is public: how wards are divided changes the last digits of all of them, so it may not depend on
+        what is free at the moment, and so on how many shards are empty.
+        """
         device = self._images.device
         if self._chunk is None and device.type == "cuda":
             pixels = math.prod(self._images.shape[2:])
-            most = torch.cuda.mem_get_info(device)[0] // int(2**23 * max(1, pixels / 1024))
+            most = torch.cuda.mem_get_info(device)[1] * 3 // 4 // int(2**23 * max(1, pixels / 1024))
             images, each = min(20_000, most), _IMAGES_EACH_ON_A_CARD
         else:
             images, each = self._chunk or 4096, _IMAGES_EACH
         return max(1, images // max(wards.batch_size, each))
 
-    def _parts(self, wards: Wards, which: Tensor | None) -> Sequence[_Part]:
-        step = self._at_once(wards)
+    def _parts(self, household: _Household, which: Tensor | None) -> Sequence[_Part]:
+        step, count = household.at_once, len(household.sizes)
         if which is not None:
             return which.cpu().split(step)
-        return [slice(first, min(first + step, wards.count)) for first in range(0, wards.count, step)]
+        return [slice(first, min(first + step, count)) for first in range(0, count, step)]
 
     def _rows(self, part: _Part) -> _Part:
         """The part, to look up states by on their device."""
