@@ -259,6 +259,7 @@ def test_channels_are_turned_to_be_last_and_back(shape, dtype, kernel, monkeypat
         last = convolutions.channels_last(given)
         assert last.is_contiguous(memory_format=torch.channels_last)
         assert torch.equal(last, maps)
+        assert convolutions.channels_last(last).data_ptr() == last.data_ptr()
         assert convolutions.channels_first(last).is_contiguous()
         assert torch.equal(convolutions.channels_first(last), maps)
         assert torch.equal(convolutions.channels_first(given), maps)

@@ -95,7 +95,7 @@ def channels_last(maps: Tensor) -> Tensor:
 
     It would do so by itself, for every operation anew; who needs a tensor several times is faster with this.
     """
-    if not _turns(maps):
+    if maps.is_contiguous(memory_format=torch.channels_last) or not _turns(maps):
         return maps.contiguous(memory_format=torch.channels_last)
     turned = torch.empty_like(maps, memory_format=torch.channels_last)
     _turn(maps.contiguous(), turned, maps.shape[1], maps[0, 0].numel())
