@@ -307,10 +307,6 @@ class Lessons:
 
         These are of the same classes, drawn from the public pool ``[classes, k, c, h, w]``.
         """
-        with tensor_cores(images.device):
-            return self._learned(state, images, labels, public)
-
-    def _learned(self, state: State, images: Tensor, labels: Tensor, public: Public) -> State:
         critic, pool = self._critic, public["pool"]
         drawn = torch.randint(pool.shape[1], labels.shape, device=labels.device)
         fakes = pool[labels, drawn]
@@ -325,7 +321,8 @@ class Lessons:
                 fake.mean() - real.mean() + _PENALTY * (steepness - 1).square().mean() + _DRIFT * real.square().mean()
             )
 
-        slopes, count = grad(loss)(critic.parameters(state)), state["steps"] + 1
+        with tensor_cores(images.device):
+            slopes, count = grad(loss)(critic.parameters(state)), state["steps"] + 1
         kept, kept_squares = _CRITIC_BETAS
         after = state | {"steps": count}
         for name, slope in slopes.items():

@@ -162,15 +162,12 @@ class _OfMaps(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
-        maps, weight = ctx.saved_tensors
+        (maps, weight), wanted = ctx.saved_tensors, (True, True, False)
         by_maps, by_weight, _ = torch.ops.aten.convolution_backward(
-            convolutions.channels_last(slope), maps, weight, None, *ctx.places, (1, 1), False, (0, 0), 1, _BY_BOTH
+            convolutions.channels_last(slope), maps, weight, None, *ctx.places, (1, 1), False, (0, 0), 1, wanted
         )
         by_weight = by_weight.to(ctx.dtype, memory_format=torch.contiguous_format)
         return convolutions.channels_first(by_maps), by_weight, None, None
-
-
-_BY_BOTH = (True, True, False)
 
 
 class _NormReluPool(torch.autograd.Function):

@@ -89,12 +89,7 @@ class _Block(abc.ABC):
 
     def __init__(self, convolution: nn.Conv2d, norm: nn.GroupNorm, pool: Size, given: Tensor, maps: Tensor) -> None:
         self.convolution, self.norm, self.pool, self.given, self.maps = convolution, norm, pool, given, maps
-        self.weight = self.as_weight(convolution.weight)
-
-    def as_weight(self, direction: Tensor) -> Tensor:
-        """What has the form of the weight, as wide as the maps, and laid."""
-        narrow = self.maps.dtype == torch.bfloat16
-        return direction.to(self.maps.dtype, memory_format=torch.channels_last) if narrow else direction
+        self.weight = _as_weight(convolution.weight, maps.dtype)
 
     def moved(self, direction: Tensor, rate: Tensor | None) -> Tensor:
         """How fast the maps change when the weight does so along ``direction``, and what is given as fast as ``rate``.
@@ -120,7 +115,8 @@ class _Block(abc.ABC):
     def _slopes(self, slope: Tensor, weight: Tensor, wanted: tuple[bool, bool, bool]) -> tuple[Tensor, Tensor, Tensor]:
         stride, padding, given = self.convolution.stride, self.convolution.padding, self.given.to(slope.dtype)
         backward = torch.ops.aten.convolution_backward
-        return backward(slope, given, self.as_weight(weight), None, stride, padding, (1, 1), False, (0, 0), 1, wanted)
+        weight = _as_weight(weight, slope.dtype)
+        return backward(slope, given, weight, None, stride, padding, (1, 1), False, (0, 0), 1, wanted)
 
     @abc.abstractmethod
     def pooled(self) -> Tensor:
@@ -220,10 +216,12 @@ def _width_of(given: Tensor) -> torch.dtype:
 def _convolved(convolution: nn.Conv2d, given: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
     if convolutions.of_images(given, weight):
         return convolutions.convolve(given, weight, _form(convolution, given), dtype)
-    form = torch.channels_last if dtype == torch.bfloat16 else torch.preserve_format
-    return F.conv2d(
-        given.to(dtype), weight.to(dtype, memory_format=form), None, convolution.stride, convolution.padding
-    )
+    return F.conv2d(given.to(dtype), _as_weight(weight, dtype), None, convolution.stride, convolution.padding)
+
+
+def _as_weight(direction: Tensor, dtype: torch.dtype) -> Tensor:
+    """What has the form of a weight, as wide as the maps, and laid."""
+    return direction.to(dtype, memory_format=torch.channels_last) if dtype == torch.bfloat16 else direction
 
 
 def _laid(maps: Tensor) -> Tensor:
@@ -276,7 +274,10 @@ class _ByHand(SetGradient):
             raise NotImplementedError("a direction for every weight of a convolution and of the head, and for no other")
         first, *inner, by_head = towards
         # Once for both ways; where images come in, it is wanted as wide as they are.
-        towards = [first, *(block.as_weight(one) for block, one in zip(self._blocks[1:], inner, strict=True))]
+        towards = [
+            first,
+            *(_as_weight(one, block.maps.dtype) for block, one in zip(self._blocks[1:], inner, strict=True)),
+        ]
         rate = None
         for block, direction in zip(self._blocks, towards, strict=True):
             rate = block.rate(block.moved(direction, rate))

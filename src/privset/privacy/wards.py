@@ -146,7 +146,8 @@ class Guardian:
         random numbers of its own; a ward without records stays as it began. Where ``learn`` fails, some may be half
         taught, so all of them are dismissed: no one hears them any more.
         """
-        household = self._households.pop(wards, None) or self._of(wards)
+        household = self._of(wards)
+        del self._households[wards]  # until all are taught
         for part in self._parts(household, which):
             rows = self._rows(part)
             state = {name: value[rows] for name, value in household.states.items()}
