@@ -73,19 +73,29 @@ def pairs(count: int, device: torch.device) -> Iterator[tuple[str, Work, Work]]:
             lambda maps=maps: convolutions.channels_last(maps),
             lambda maps=maps: maps.contiguous(memory_format=torch.channels_last),
         )
+    other = torch.randn_like(weight)
+    yield (
+        "slope by images of two weights, bfloat16",
+        lambda: convolutions.by_images([(half, weight), (half, other)], form),
+        lambda: F.conv_transpose2d(half, (weight + other).bfloat16(), None, 1, 1).float(),
+    )
     for side in (14, 7):
-        maps, by = (torch.randn(count, WIDTH, side, side, device=device).bfloat16() for _ in range(2))
+        maps, by = (
+            torch.randn(count, WIDTH, side, side, device=device)
+            .bfloat16()
+            .contiguous(memory_format=torch.channels_last)
+            for _ in range(2)
+        )
         inner = Form((side, side), (3, 3), (1, 1), (1, 1))
-        patches = F.unfold(maps, 3, padding=1)
+        patches, lines = F.unfold(maps, 3, padding=1), by.flatten(2).contiguous()
 
         def ours(by: Tensor = by, maps: Tensor = maps, inner: Form = inner) -> Tensor:
-            rows = convolutions.products(by, maps, inner)[0]
-            return rows.unflatten(2, (9, WIDTH)).transpose(2, 3).flatten(2)
+            return convolutions.products(by, maps, inner)[0].unflatten(2, (9, WIDTH)).transpose(2, 3)
 
-        def theirs(by: Tensor = by, patches: Tensor = patches) -> Tensor:
-            rows = torch.bmm(by.flatten(2), patches.transpose(1, 2))
+        def theirs(lines: Tensor = lines, patches: Tensor = patches) -> Tensor:
+            rows = torch.bmm(lines, patches.transpose(1, 2))
             rows.float().square().sum((1, 2))
-            return rows
+            return rows.unflatten(2, (WIDTH, 9))
 
         yield f"gradient of each image and its length, {side}x{side}; torch's without taking patches", ours, theirs
     rows, members = torch.randn(count, WIDTH * 9 * WIDTH, device=device).bfloat16(), torch.rand(10, count) < 0.1

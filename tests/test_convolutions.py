@@ -140,6 +140,26 @@ def test_slopes_by_the_weight_are_those_of_torch(form, channels, outs):
     torch.testing.assert_close(coarse, expected, rtol=0.0, atol=0.02 * float(expected.abs().max()))
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("channels", "outs"), [(1, 40), (3, 5)])
+def test_slopes_by_the_images_are_those_of_torch(form, channels, outs):
+    images = random(3, channels, *form.given).requires_grad_()
+    terms = [
+        (random(3, outs, *form.found, seed=seed), random(outs, channels, *form.kernel, seed=seed + 1))
+        for seed in (1, 3)
+    ]
+    expected = sum(
+        torch.autograd.grad(F.conv2d(images, weight, None, form.stride, form.padding), images, slope)[0]
+        for slope, weight in terms
+    )
+    placed = [(slope.to(CARD), strange(weight.to(CARD))) for slope, weight in terms]
+    found = convolutions.by_images(placed, form).cpu()
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    coarse = convolutions.by_images([(slope.bfloat16(), weight.float()) for slope, weight in placed], form).cpu()
+    assert coarse.dtype == torch.float32
+    assert 1e-4 < float((coarse - expected).norm() / expected.norm()) < 0.01
+
+
 @pytest.fixture
 def kernels_everywhere(monkeypatch):
     """The interpreter has no card, so that all is taken for one that fits there."""
@@ -157,7 +177,7 @@ def network_and_images():
 @pytest.fixture
 def used(monkeypatch):
     """How often each kernel was asked for."""
-    count = dict.fromkeys(("convolve", "by_weight"), 0)
+    count = dict.fromkeys(("convolve", "by_weight", "by_images"), 0)
 
     def counted(name, function):
         def ask(*given):
@@ -185,7 +205,7 @@ def test_a_network_whose_first_block_convolves_images_has_the_same_gradients(coa
         if ours is not None and theirs is not None:  # of a bias before a norm there is none, or zeros
             error = float((ours - theirs).norm() / theirs.norm().clamp_min(1e-3))
             assert error < (0.1 if coarse else 1e-3)
-    assert used == {"convolve": 1, "by_weight": 1}
+    assert used == {"convolve": 1, "by_weight": 1, "by_images": 0}
 
 
 @needs_kernels
@@ -236,7 +256,7 @@ def test_the_gradient_of_a_set_and_its_slope_by_images_are_nearly_those_in_float
     ]
     found = set_gradient(network, images.float(), labels)
     ours = [*found.weights, found.pull([None if towards is None else towards.float() for towards in directions])]
-    assert used == {"convolve": 2, "by_weight": 1}
+    assert used == {"convolve": 2, "by_weight": 1, "by_images": 1}
     for module in (convolutions, kernels):
         monkeypatch.setattr(module, "fits", lambda _: False)
     plain = set_gradient(network.double(), images, labels)
@@ -263,3 +283,18 @@ def test_channels_are_turned_to_be_last_and_back(shape, dtype, kernel, monkeypat
         assert convolutions.channels_first(last).is_contiguous()
         assert torch.equal(convolutions.channels_first(last), maps)
         assert torch.equal(convolutions.channels_first(given), maps)
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_slopes_of_turned_maps_are_turned_back(last):
+    one, other = torch.channels_last, torch.contiguous_format
+    if not last:
+        one, other = other, one
+    maps = random(2, 3, 4, 5).to(memory_format=other).requires_grad_()
+    slope = random(2, 3, 4, 5, seed=1)
+    found = convolutions.turned(maps, last=last)
+    assert found.is_contiguous(memory_format=one)
+    assert torch.equal(found, maps)
+    (back,) = torch.autograd.grad(found, maps, slope.to(memory_format=one))
+    assert back.is_contiguous(memory_format=other)
+    assert torch.equal(back, slope)

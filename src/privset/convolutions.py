@@ -11,9 +11,13 @@ of the numbers it writes.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from privset.kernel_language import AVAILABLE, jit, tl, triton
 
@@ -111,6 +115,23 @@ def channels_first(maps: Tensor) -> Tensor:
     return turned
 
 
+def turned(maps: Tensor, *, last: bool) -> Tensor:
+    """As `channels_last` or `channels_first`, and so that slopes are turned back on their way."""
+    return _Turned.apply(maps, last)
+
+
+class _Turned(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, maps: Tensor, last: bool) -> Tensor:
+        ctx.last = last
+        return (channels_last if last else channels_first)(maps)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return (channels_first if ctx.last else channels_last)(slope), None
+
+
 def _turns(maps: Tensor) -> bool:
     return fits(maps) and min(maps.shape) > 0 and maps.shape[1] > 1
 
@@ -153,6 +174,31 @@ def by_weight(slope: Tensor, given: Tensor, form: Form) -> Tensor:
     return rows.sum(0).unflatten(1, (*form.kernel, given.shape[1])).permute(0, 3, 1, 2).contiguous()
 
 
+def by_images(terms: Sequence[tuple[Tensor, Tensor]], form: Form) -> Tensor:
+    """From slopes by the maps, each with the weight that made them, the sum of those by the images.
+
+    For so few channels a product of matrices, which takes maps as they lie, and nine numbers a pixel to add up: the
+    library would first turn maps and pad channels.
+
+    Args:
+        terms: Of slopes ``[n, out, h', w']`` and weights ``[out, c, kh, kw]``.
+        form: Of the convolution.
+
+    Returns:
+        ``[n, c, h, w]``, in float32 at least.
+    """
+    columns = [
+        torch.bmm(weight.flatten(1).T.to(slope.dtype).contiguous().expand(len(slope), -1, -1), slope.flatten(2))
+        for slope, weight in terms
+    ]
+    total = torch.stack(columns).sum(0, dtype=torch.promote_types(columns[0].dtype, torch.float32))
+    return F.fold(total, form.given, form.kernel, padding=form.padding, stride=form.stride)
+
+
+def _across(columns: int) -> int:
+    return min(BLOCK, max(16, triton.next_power_of_2(columns)))
+
+
 def multiplies(slope: Tensor) -> bool:
     """Whether `products` is worth it: bfloat16, for which matrix units are fastest, on a card."""
     return fits(slope) and slope.dtype == torch.bfloat16
@@ -175,17 +221,17 @@ def products(slope: Tensor, given: Tensor, form: Form, dtype: torch.dtype = torc
     count, outs, channels = len(slope), slope.shape[1], given.shape[1]
     columns = form.taps * channels
     block = next((size for size in (BLOCK, 64, 32, 16) if channels % size == 0), None)
-    if block is not None:
-        given = given.to(slope.dtype)  # of wider numbers, tiles might be too large for a small card
-    across = block or min(BLOCK, max(16, triton.next_power_of_2(columns)))
     along = min(BLOCK, max(16, triton.next_power_of_2(outs)))
-    grid = (count, triton.cdiv(columns, across), triton.cdiv(outs, along))
+    if block is None:
+        kernel, laid, across = _products_kernel, (slope.contiguous(), given.contiguous()), _across(columns)
+    else:  # of wider numbers, tiles might be too large for a small card
+        kernel, laid, across = _tap_products_kernel, (channels_last(slope), channels_last(given.to(slope.dtype))), block
+    tiles = triton.cdiv(columns, across) * triton.cdiv(outs, along)
     rows = slope.new_empty(count, outs, columns, dtype=dtype)
-    squares = slope.new_empty(count, grid[1] * grid[2], dtype=torch.float64)
+    squares = slope.new_empty(count, tiles, dtype=torch.float64)
     with torch.cuda.device_of(slope):
-        _products_kernel[grid](
-            slope.contiguous(),
-            given.contiguous(),
+        kernel[(count * tiles,)](
+            *laid,
             rows,
             squares,
             outs=outs,
@@ -194,9 +240,8 @@ def products(slope: Tensor, given: Tensor, form: Form, dtype: torch.dtype = torc
             along=along,
             across=across,
             deep=64,
-            together=block is not None,
-            num_warps=4,
-            num_stages=2 if block else 1,  # measured
+            num_warps=4 if block is None else 8,
+            num_stages=1 if block is None else 3,
         )
     return rows, squares.sum(1)
 
@@ -269,39 +314,99 @@ def _products_kernel(
     along: tl.constexpr,
     across: tl.constexpr,
     deep: tl.constexpr,
-    together: tl.constexpr,
 ):
-    """A tile of one image's gradient; ``together``, if all its columns belong to the same pixel of the kernel."""
+    """A tile of one image's gradient, of maps whose pixels lie side by side."""
     columns: tl.constexpr = kernel_high * kernel_wide * channels
-    record = tl.program_id(0).to(tl.int64)
-    out = tl.program_id(2) * along + tl.arange(0, along)
-    column = tl.program_id(1) * across + tl.arange(0, across)
-    channel = column % channels
+    record, out, column = _tile(outs, columns, along, across)
+    channel, tap = column % channels, column // channels
     found = tl.zeros([along, across], dtype=tl.float32)
     for start in range(0, high * wide, deep):
         place = start + tl.arange(0, deep)
-        row, left = place // wide * down - above, place % wide * right - before
-        if together:  # the same for all columns: a quarter of the work
-            tap = tl.program_id(1) * across // channels
-            row, left = row + tap // kernel_wide, left + tap % kernel_wide
-            seen = ((place < high * wide) & (row >= 0) & (row < height) & (left >= 0) & (left < width))[None, :]
-            pixel = channel[:, None] * (height * width) + (row * width + left)[None, :]
-        else:
-            tap = column // channels
-            rows_seen = row[None, :] + (tap // kernel_wide)[:, None]
-            left_seen = left[None, :] + (tap % kernel_wide)[:, None]
-            seen = (place < high * wide)[None, :] & (column < columns)[:, None]
-            seen = seen & (rows_seen >= 0) & (rows_seen < height) & (left_seen >= 0) & (left_seen < width)
-            pixel = channel[:, None] * (height * width) + rows_seen * width + left_seen
+        row = (place // wide * down - above)[None, :] + (tap // kernel_wide)[:, None]
+        left = (place % wide * right - before)[None, :] + (tap % kernel_wide)[:, None]
+        seen = (place < high * wide)[None, :] & (column < columns)[:, None]
+        seen = seen & (row >= 0) & (row < height) & (left >= 0) & (left < width)
+        pixel = channel[:, None] * (height * width) + row * width + left
         shown = tl.load(given + record * (channels * height * width) + pixel, mask=seen, other=0.0)
         at = (record * outs + out[:, None]) * (high * wide) + place[None, :]
         by = tl.load(slope + at, mask=(out < outs)[:, None] & (place < high * wide)[None, :], other=0.0)
         found = tl.dot(by, tl.trans(shown.to(by.dtype)), found, input_precision="tf32x3")
+    _keep(found, record, out, column, rows, squares, outs, columns)
+
+
+@jit
+def _tap_products_kernel(
+    slope,
+    given,
+    rows,
+    squares,
+    outs: tl.constexpr,
+    channels: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    high: tl.constexpr,
+    wide: tl.constexpr,
+    kernel_high: tl.constexpr,
+    kernel_wide: tl.constexpr,
+    down: tl.constexpr,
+    right: tl.constexpr,
+    above: tl.constexpr,
+    before: tl.constexpr,
+    along: tl.constexpr,
+    across: tl.constexpr,
+    deep: tl.constexpr,
+):
+    """The same of maps whose channels lie side by side, where all columns of a tile belong to one pixel of the kernel.
+
+    So what is read lies in lines of many channels, and whether a line is seen is one question.
+    """
+    columns: tl.constexpr = kernel_high * kernel_wide * channels
+    record, out, column = _tile(outs, columns, along, across)
+    parts: tl.constexpr = channels // across
+    part = tl.program_id(0) % (columns // across)
+    tap, channel = part // parts, part % parts * across + tl.arange(0, across)
+    found = tl.zeros([along, across], dtype=tl.float32)
+    for start in range(0, high * wide, deep):
+        place = start + tl.arange(0, deep)
+        row = place // wide * down - above + tap // kernel_wide
+        left = place % wide * right - before + tap % kernel_wide
+        seen = (place < high * wide) & (row >= 0) & (row < height) & (left >= 0) & (left < width)
+        pixel = record * (height * width) + row * width + left
+        shown = tl.load(given + pixel[:, None] * channels + channel[None, :], mask=seen[:, None], other=0.0)
+        at = (record * (high * wide) + place)[:, None] * outs + out[None, :]
+        if outs % along == 0:
+            by = tl.load(slope + at, mask=(place < high * wide)[:, None], other=0.0)
+        else:
+            by = tl.load(slope + at, mask=(place < high * wide)[:, None] & (out < outs)[None, :], other=0.0)
+        found = tl.dot(tl.trans(by), shown, found, input_precision="tf32x3")
+    _keep(found, record, out, column, rows, squares, outs, columns)
+
+
+@jit
+def _tile(outs: tl.constexpr, columns: tl.constexpr, along: tl.constexpr, across: tl.constexpr):
+    """Which image, outputs and columns of its gradient are this program's; those of an image follow each other."""
+    wide: tl.constexpr = (columns + across - 1) // across
+    tiles: tl.constexpr = wide * ((outs + along - 1) // along)
+    tile = tl.program_id(0) % tiles
+    out = tile // wide * along + tl.arange(0, along)
+    return (tl.program_id(0) // tiles).to(tl.int64), out, tile % wide * across + tl.arange(0, across)
+
+
+@jit
+def _keep(
+    found,
+    record,
+    out,
+    column,
+    rows,
+    squares,
+    outs: tl.constexpr,
+    columns: tl.constexpr,
+):
+    """Write a tile, and the squared length of what is written."""
     held = found.to(rows.dtype.element_ty)
     inside = (out < outs)[:, None] & (column < columns)[None, :]
     tl.store(rows + (record * outs + out[:, None]) * columns + column[None, :], held, mask=inside)
     exact = held.to(tl.float32)
     lines = tl.sum(exact * exact, axis=1)  # in float32 along a line, in float64 from line to line
-    tile = tl.program_id(1) * tl.num_programs(2) + tl.program_id(2)
-    place = record * tl.num_programs(1) * tl.num_programs(2) + tile
-    tl.store(squares + place, tl.sum(lines.to(tl.float64), axis=0))
+    tl.store(squares + tl.program_id(0), tl.sum(lines.to(tl.float64), axis=0))

@@ -9,8 +9,10 @@ from tests.privacy.test_layered import batch, moved, plain, sums
 from tests.test_convolutions import random, whole_interpreter  # noqa: F401 - a fixture
 
 from privset import convolutions
+from privset.methods import record_loss as record_loss_module
 from privset.methods.record_loss import record_loss
 from privset.networks import ConvNet, LeNet, kernels
+from privset.networks.fused import norm_relu_pool
 from privset.privacy import clipping_kernels, layered
 from privset.privacy.clipping import Shares
 from privset.privacy.layered import LayeredLoss, _Held, record_gradients
@@ -26,6 +28,7 @@ def kernels_everywhere(monkeypatch):
     """The interpreter has no card, so that all is taken for one that fits there."""
     for module in (kernels, clipping_kernels, convolutions):
         monkeypatch.setattr(module, "fits", lambda _: True)
+    monkeypatch.setattr(record_loss_module, "norm_relu_pool_last", norm_relu_pool)
 
 
 @needs_kernels
@@ -112,6 +115,20 @@ def test_in_bfloat16_the_kernels_stay_near_vmap_and_bounds_hold(build, kernels_e
     broken, bad = sums(loss, network, images, labels, members, chunk=6)
     assert bad == 1
     assert torch.equal(broken, sums(loss, network, images, labels, fewer, chunk=6)[0])
+
+
+@needs_kernels
+def test_maps_and_slopes_are_turned_once_for_the_library_and_for_the_products(kernels_everywhere, monkeypatch):
+    """There and back, forwards and backwards, of the one block that is given maps; images are taken as they lie."""
+    monkeypatch.setattr(layered, "_coarse", lambda _: torch.autocast(CARD, torch.bfloat16))
+    turned, turn = [], convolutions._turn
+    monkeypatch.setattr(
+        convolutions, "_turn", lambda given, *rest: (turned.append(tuple(given.shape[1:])), turn(given, *rest))
+    )
+    network = ConvNet((1, 12, 12), 3, width=32, depth=2).to(CARD)
+    images, labels = (values.to(CARD) for values in batch((1, 12, 12), 4, dtype=torch.float32))
+    record_gradients(record_loss(network), dict(network.named_parameters()), images, labels)
+    assert turned == [(32, 8, 8)] * 4
 
 
 def network_shape(network):

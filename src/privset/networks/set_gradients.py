@@ -11,6 +11,7 @@ back again beside every gradient (``bent``).
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Sequence
 from typing import cast
 
@@ -82,10 +83,7 @@ class _Block(abc.ABC):
 
     Attributes:
         weight: Of the convolution, as wide as the maps, and laid.
-        laid: What `back` found, laid.
     """
-
-    laid: Tensor
 
     def __init__(self, convolution: nn.Conv2d, norm: nn.GroupNorm, pool: Size, given: Tensor, maps: Tensor) -> None:
         self.convolution, self.norm, self.pool, self.given, self.maps = convolution, norm, pool, given, maps
@@ -101,16 +99,39 @@ class _Block(abc.ABC):
             moved = moved + _convolved(self.convolution, _laid(rate), self.weight, self.maps.dtype)
         return _unlaid(moved)
 
-    def backwards(self, slope: Tensor, weight: Tensor) -> Tensor:
-        """From a laid gradient by the convolved maps that by what was given, laid."""
-        return self._slopes(slope, weight, (True, False, False))[0]
+    def backwards(self) -> Tensor:
+        """From the gradient that `back` found that by what was given."""
+        return _unlaid(self._by_given(self.laid, self.weight))
+
+    def backwards_bent(self, bent: Tensor, direction: Tensor) -> Tensor:
+        """As `backwards`, of ``bent``; and how fast its own changes when the weight moves along ``direction``."""
+        if self._sees_images:
+            weight = self.convolution.weight
+            return convolutions.by_images([(bent, weight), (self.slope, direction)], self._form)
+        return _unlaid(self._by_given(_laid(bent), self.weight) + self._by_given(self.laid, direction))
 
     def by_weight(self) -> Tensor:
         """The gradient by the weight of the convolution."""
-        if convolutions.of_images(self.given, self.convolution.weight):
-            return convolutions.by_weight(self.slope, self.given, _form(self.convolution, self.given))
+        if self._sees_images:
+            return convolutions.by_weight(self.slope, self.given, self._form)
         found = self._slopes(self.laid, self.weight, (False, True, False))[1]
         return found.to(self.convolution.weight.dtype, memory_format=torch.contiguous_format)
+
+    @functools.cached_property
+    def laid(self) -> Tensor:
+        """What `back` found, laid."""
+        return _laid(self.slope)
+
+    @property
+    def _sees_images(self) -> bool:
+        return convolutions.of_images(self.given, self.convolution.weight)
+
+    @property
+    def _form(self) -> Form:
+        return _form(self.convolution, self.given)
+
+    def _by_given(self, slope: Tensor, weight: Tensor) -> Tensor:
+        return self._slopes(slope, weight, (True, False, False))[0]
 
     def _slopes(self, slope: Tensor, weight: Tensor, wanted: tuple[bool, bool, bool]) -> tuple[Tensor, Tensor, Tensor]:
         stride, padding, given = self.convolution.stride, self.convolution.padding, self.given.to(slope.dtype)
@@ -258,10 +279,9 @@ class _ByHand(SetGradient):
         slope = (self._missed @ self._head.weight).view(self._form)
         for number, block in reversed(list(enumerate(self._blocks))):
             block.back(slope)
-            block.laid = _laid(block.slope)
             found += [None, None, None, block.by_weight()]
             if number:
-                slope = _unlaid(block.backwards(block.laid, block.weight))
+                slope = block.backwards()
         return found[::-1]
 
     @torch.no_grad()
@@ -285,8 +305,7 @@ class _ByHand(SetGradient):
         bent = self._chances * (said - (self._chances * said).sum(1, keepdim=True)) / len(said)
         bent = (bent @ self._head.weight + self._missed @ by_head).view(self._form)
         for block, direction in zip(reversed(self._blocks), reversed(towards), strict=True):
-            by_maps = _laid(block.bent(bent))
-            bent = _unlaid(block.backwards(by_maps, block.weight) + block.backwards(block.laid, direction))
+            bent = block.backwards_bent(block.bent(bent), direction)
         return bent.to(self._said.dtype)
 
 

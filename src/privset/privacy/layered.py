@@ -69,6 +69,8 @@ class Stage:
                 return F.linear(given.to(weight.dtype), weight, bias)
         if not given.is_cuda:  # a processor is faster if the channels of a pixel lie side by side
             given, weight = _channels_last(given), _channels_last(weight)
+        elif given.dtype == torch.bfloat16:  # as the maps are laid
+            weight = weight.to(given.dtype, memory_format=torch.channels_last)
         return F.conv2d(given, weight, bias, self.stride, self.padding)
 
     def map_images(self, weights: Mapping[str, Tensor], images: Tensor) -> Tensor:
@@ -234,12 +236,16 @@ def record_gradients(
     with _coarse(images.device), torch.enable_grad():
         values = images if loss.before is None else vmap(loss.before)(images)
         for stage in loss.stages:
+            # Laid once for the library and for the products below, and back for what follows.
+            laid = bool(mapped) and convolutions.multiplies(values) and values.ndim == 4
+            values = convolutions.turned(values, last=True) if laid else values
             given.append(values.detach())
             if mapped:
                 values = stage.map(weights, values)
             else:  # the images want no slope, and what follows them does
                 values = stage.map_images(weights, values).detach().requires_grad_()
             mapped.append(values)
+            values = convolutions.turned(values, last=False) if laid else values
             values = vmap(stage.then)(values, *(copies[name] for name in stage.scales))
         # Their sum, whose slope by what belongs to one record is that of its own loss.
         total = F.cross_entropy(values, labels, reduction="sum")
