@@ -222,7 +222,8 @@ def test_on_a_graphics_card_answers_are_those_of_the_processor(layered):
         curator = Curator(records, facts, Ledger(FREE), seeded_noise(0), device=device)
         (answer,) = curator.gradient(clean, record_loss(placed) if layered else loss, parameters)
         found[device] = flat(answer).cpu()
-    assert float((found["cuda"] - found["cpu"]).norm() / found["cpu"].norm()) < 1e-2
+    far = 0.08 if layered else 1e-2  # layer by layer, maps are bfloat16 there
+    assert float((found["cuda"] - found["cpu"]).norm() / found["cpu"].norm()) < far
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics card")
