@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from privset.facts import PublicFacts, pixel_range
 from privset.networks.generators import ConditionalGenerator
 from privset.networks.geometry import Size
+from privset.networks.growing import grown
 
 _LEAST = 4
 """Rows and columns that maps have at least."""
@@ -54,7 +55,7 @@ class DeconvolutionGenerator(ConditionalGenerator):
         """Codes ``[n, length + classes]`` -> normalised images ``[n, c, h, w]``."""
         values = self.first(codes)
         for layer, size in zip(self.layers, self._sizes, strict=True):
-            values = _cropped(layer(_pixel_norm(F.relu(values))), size)
+            values = _cropped(grown(layer, _pixel_norm(F.relu(values))), size)
         return torch.lerp(*pixel_range(self.facts, values), values.sigmoid()) if self._bounded else values
 
     def normalised(self, codes: Tensor) -> Tensor:

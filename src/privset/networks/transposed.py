@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from privset.facts import PublicFacts, pixel_range
 from privset.networks.generators import ConditionalGenerator
+from privset.networks.growing import grown
 
 _EMBEDDING = 8
 """Numbers that a label becomes."""
@@ -66,8 +67,10 @@ class TransposedGenerator(ConditionalGenerator):
     def forward(self, codes: Tensor) -> Tensor:
         """Codes ``[n, length + classes]`` -> pixels ``[n, c, h, w]``."""
         numbers, labels = codes[:, : -self._classes], codes[:, -self._classes :]
-        start = torch.cat([numbers, labels @ self.embedding], dim=1)[:, :, None, None]
-        return self.layers(start)[:, :, : self._height, : self._breadth]
+        values = torch.cat([numbers, labels @ self.embedding], dim=1)[:, :, None, None]
+        for layer in self.layers:
+            values = grown(layer, values)
+        return values[:, :, : self._height, : self._breadth]
 
     def normalised(self, codes: Tensor) -> Tensor:
         """Codes ``[n, length + classes]`` -> images ``[n, c, h, w]`` in the normalised space."""
