@@ -70,6 +70,18 @@ def test_points_of_weight_zero_are_as_good_as_not_there():
     assert torch.allclose(a, b)
 
 
+def test_cost_and_gradient_are_the_same_whether_others_are_to_move_or_not():
+    x, lx, y, ly = clouds()
+    transport, found = Transport(FACTS, label_scale=2.0, l1_weight=1.0), []
+    for others in (y, y.clone().requires_grad_()):
+        leaf = x.clone().requires_grad_()
+        cost = transport(leaf, lx, others[:5], ly[:5])
+        found.append((cost.detach(), *torch.autograd.grad(cost, leaf, retain_graph=True)))
+    assert bool(torch.autograd.grad(cost, others)[0].any())  # the second time
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
 def test_temperatures_fall_by_half_from_the_diameter_which_comes_twice_to_the_blur():
     found = falling(73.4, 0.05, 0.5)
     assert found[0] == found[1] == 73.4

@@ -62,7 +62,7 @@ class Transport:
         alike = others.new_full((len(others),), 1 / len(others))
         other_weights = alike if other_weights is None else other_weights
         there = self.costs(images, labels, others.detach(), other_labels)
-        back = self.costs(others, other_labels, images.detach(), labels)
+        back = self.costs(others, other_labels, images.detach(), labels) if others.requires_grad else there.detach().T
         logs, other_logs = weights.log(), other_weights.log()
         find = transport_kernels.potentials if transport_kernels.fits(there) else potentials
         potential, other = find(there.detach(), logs, other_logs, self.temperatures)
