@@ -8,7 +8,7 @@ from tests.conftest import facts_for
 
 from privset.facts import pixel_range
 from privset.methods import descent
-from privset.methods.descent import Adam, Descent, Spectrum, cosine, step_of_adam
+from privset.methods.descent import Adam, Descent, Spectrum, approach, cosine, step_of_adam
 
 FACTS = facts_for(4, channels=3)
 
@@ -181,6 +181,47 @@ def test_steps_on_the_weights_of_a_network_are_those_of_adam():
         assert float(followed.detach()) == pytest.approx(float(loss.detach()), rel=1e-4)
     for name, value in theirs.state_dict().items():
         assert torch.allclose(ours.state_dict()[name].float(), value.float(), atol=1e-4), name
+
+
+def test_on_a_card_all_values_take_the_same_step_at_once():
+    random = torch.Generator().manual_seed(0)
+    shapes = (3, 2, 4, 4), (5,), (6, 1)
+    plain, fused = ([torch.zeros(shape, dtype=torch.float64) for shape in shapes] for _ in range(2))
+    fused[0] = fused[0].contiguous(memory_format=torch.channels_last)  # as some generators have it
+    one, other = (Adam(values, betas=(0.8, 0.95), weight_decay=0.3) for values in (plain, fused))
+    for step in range(6):
+        slopes = [10.0**-step * torch.randn(shape, generator=random, dtype=torch.float64) for shape in shapes]
+        for adam in (one, other):
+            adam.set_rate(0.1 / (1 + step))
+        one.step(slopes)
+        other._count += 1
+        other._at_once(slopes)
+        for ours, theirs in zip([*fused, *other.tensors.values()], [*plain, *one.tensors.values()], strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0.0)  # of a rate in float32
+
+
+def test_weights_decay_as_by_adam():
+    ours, theirs = (torch.ones(3, requires_grad=True) for _ in range(2))
+    adam = Adam([ours], betas=(0.9, 0.999), weight_decay=0.2)
+    reference = torch.optim.Adam([theirs], lr=0.01, weight_decay=0.2)
+    adam.set_rate(0.01)
+    for step in range(5):
+        theirs.grad = torch.tensor([0.0, 1.0, -0.5 * step])
+        adam.step([theirs.grad])
+        reference.step()
+    assert torch.allclose(ours, theirs, atol=1e-6)
+    assert not torch.equal(ours, torch.ones(3))
+
+
+@pytest.mark.parametrize("way", [approach, descent._approach_at_once])
+def test_averages_go_a_share_of_the_way_in_place(way):
+    averages, values = [torch.zeros(2), torch.ones(3, 1)], [torch.ones(2), 5 * torch.ones(3, 1)]
+    places = [average.data_ptr() for average in averages]
+    way(averages, values, torch.tensor(0.25))
+    assert torch.equal(averages[0], torch.full((2,), 0.25))
+    assert torch.equal(averages[1], torch.full((3, 1), 2.0))
+    assert [average.data_ptr() for average in averages] == places
+    assert torch.equal(values[0], torch.ones(2))
 
 
 def test_networks_side_by_side_take_steps_of_adam_in_place(monkeypatch):

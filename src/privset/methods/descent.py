@@ -22,10 +22,11 @@ class Adam:
     Args:
         values: What is moved.
         betas: How much of the mean slope, and of the mean square, is kept at each step.
+        weight_decay: How much of its own value is added to the slope of each.
     """
 
-    def __init__(self, values: Sequence[Tensor], *, betas: tuple[float, float]) -> None:
-        self._values, self._betas = values, betas
+    def __init__(self, values: Sequence[Tensor], *, betas: tuple[float, float], weight_decay: float = 0.0) -> None:
+        self._values, self._betas, self._decay = values, betas, weight_decay
         self._means = [torch.zeros_like(value) for value in values]
         self._squares = [torch.zeros_like(value) for value in values]
         self._count, self._rate = (values[0].new_zeros(()) for _ in range(2))
@@ -45,11 +46,56 @@ class Adam:
     def step(self, slopes: Sequence[Tensor]) -> None:
         """Move the values down these slopes."""
         self._count += 1
+        if self._count.is_cuda:  # to start all these operations takes a card longer than to do them
+            self._at_once(slopes)
+            return
+        if self._decay:
+            slopes = [slope + self._decay * value for slope, value in zip(slopes, self._values, strict=True)]
         rate = self._rate / (1 - self._betas[0] ** self._count)
         for value, slope, mean, square in zip(self._values, slopes, self._means, self._squares, strict=True):
             mean.lerp_(slope, 1 - self._betas[0])
             square.lerp_(slope.square(), 1 - self._betas[1])
             value -= rate * mean / (square / (1 - self._betas[1] ** self._count)).sqrt_().add_(1e-8)
+
+    def _at_once(self, slopes: Sequence[Tensor]) -> None:
+        """A step whose count was raised already, as one operation on all values."""
+        torch._fused_adam_(  # type: ignore[attr-defined] - as torch.optim does
+            list(self._values),
+            # Which wants all that belong together to lie alike.
+            [_lying_like(value, slope) for value, slope in zip(self._values, slopes, strict=True)],
+            self._means,
+            self._squares,
+            [],
+            [self._count.float()] * len(self._means),  # it only reads them, and no other dtype
+            lr=self._rate.float(),
+            beta1=self._betas[0],
+            beta2=self._betas[1],
+            weight_decay=self._decay,
+            eps=1e-8,
+            amsgrad=False,
+            maximize=False,
+        )
+
+
+def _lying_like(value: Tensor, slope: Tensor) -> Tensor:
+    return slope if slope.stride() == value.stride() else torch.empty_like(value).copy_(slope)
+
+
+@torch.no_grad()
+def approach(averages: Sequence[Tensor], values: Sequence[Tensor], share: Tensor) -> None:
+    """Move averages, in place, a share ``[]`` of the way to values."""
+    if share.is_cuda:
+        _approach_at_once(averages, values, share)
+        return
+    for average, value in zip(averages, values, strict=True):
+        average.lerp_(value, share)
+
+
+def _approach_at_once(averages: Sequence[Tensor], values: Sequence[Tensor], share: Tensor) -> None:
+    """As `approach`, by three operations however many there are."""
+    ways = torch._foreach_sub(values, averages)  # type: ignore[attr-defined] - as torch.optim does
+    torch._foreach_mul_(ways, share)  # type: ignore[attr-defined]
+    torch._foreach_add_(averages, ways)  # type: ignore[attr-defined]
 
 
 def step_of_adam(

@@ -19,7 +19,7 @@ from torch import Tensor
 from privset.facts import PublicFacts, scale
 from privset.methods.checkpoint import Stages
 from privset.methods.claim import Claim, classic_epsilon
-from privset.methods.descent import Adam, cosine
+from privset.methods.descent import Adam, approach, cosine
 from privset.methods.drawing import AT_ONCE, drawn, glimpse
 from privset.methods.method import Execution, SetMethod, Synthesis
 from privset.methods.plan import Plan
@@ -179,7 +179,8 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
         network = self._form.build(facts, seed=seed).to(device)
         weights = list(network.parameters())
         averages = [weight.detach().clone() for weight in weights]
-        adam, objective = Adam(weights, betas=(0.9, 0.999)), Objective(config, facts)
+        adam = Adam(weights, betas=(0.9, 0.999), weight_decay=config.weight_decay)
+        objective = Objective(config, facts)
         kept, anew = torch.zeros((), device=device), round(config.redrawn * config.batch_size)
 
         def codes(labels: Tensor) -> Tensor:
@@ -193,11 +194,8 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
 
         def learn(given: Tensor, slope: Tensor) -> Tensor:
             # Generated again, since two recordings cannot share what autograd remembers.
-            slopes = torch.autograd.grad(network(given), weights, slope)
-            adam.step([s + config.weight_decay * w.detach() for s, w in zip(slopes, weights, strict=True)])
-            with torch.no_grad():
-                for average, weight in zip(averages, weights, strict=True):
-                    average.lerp_(weight, 1 - kept)
+            adam.step(torch.autograd.grad(network(given), weights, slope))
+            approach(averages, weights, 1 - kept)
             return slope.norm()
 
         def look() -> Glimpse:
