@@ -77,13 +77,13 @@ class _Overlapped(torch.autograd.Function):
         (count, channels, *kernel, high, wide), (down, right) = added.shape, stride
         # Patches are rows and columns of blocks as large as a stride, so that blocks lie upon whole blocks.
         rows, columns = kernel[0] // down, kernel[1] // right
-        around = F.pad(added, (columns - 1, columns - 1, rows - 1, rows - 1))
-        image, channel, line, tap, step, _ = around.stride()
+        around = F.pad(added.contiguous(), (columns - 1, columns - 1, rows - 1, rows - 1))
+        image, channel, line, tap, below, beside = around.stride()
         # A block that is one further in the patch is there for the pixel that is one before.
         blocks = around.as_strided(
             (count, channels, high + rows - 1, down, wide + columns - 1, right, rows, columns),
-            (image, channel, step, line, 1, tap, down * line - step, right * tap - 1),
-            around.storage_offset() + (rows - 1) * step + columns - 1,
+            (image, channel, below, line, beside, tap, down * line - below, right * tap - beside),
+            around.storage_offset() + (rows - 1) * below + (columns - 1) * beside,
         )
         return blocks.sum((6, 7)).flatten(4, 5).flatten(2, 3)
 
@@ -147,7 +147,8 @@ def _size(maps: Tensor, weight: Tensor, stride: Size) -> Size:
 
 def _divided(weight: Tensor, stride: Size) -> Tensor:
     """A weight ``[c, out, kh, kw]`` with taps of 0 behind, so that strides divide its sides."""
-    return F.pad(weight, (0, -weight.shape[3] % stride[1], 0, -weight.shape[2] % stride[0]))
+    more, wider = (-side % step for side, step in zip(weight.shape[2:], stride, strict=True))
+    return F.pad(weight, (0, wider, 0, more)) if more or wider else weight
 
 
 def _within(maps: Tensor, size: Size, padding: Size) -> Tensor:
