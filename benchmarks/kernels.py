@@ -3,7 +3,8 @@
     python benchmarks/kernels.py
 
 writes results/speed/kernels-cuda.json: for each kernel and number of images, the median of many turns in milliseconds,
-and how far apart the two results are. Layers are those of the PSG paper's ConvNet on images of 28x28.
+and how far apart the two results are. Layers are those of the PSG paper's ConvNet on images of 28x28; patches those of
+GS-WGAN's critics, of so many images for each of a few critics.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from privset.methods import transport_kernels
 from privset.methods.matching import _STABILISER, row_cosine_distance
 from privset.methods.matching_kernels import row_cosine
 from privset.methods.transport import falling, potentials
+from privset.networks import patch_kernels, patches
 from privset.privacy import clipping_kernels
 from privset.privacy.clipping import Shares
 from privset.studies.results import write
 
-WIDTH = 128
+WIDTH, NETWORKS = 128, 32
 Work = Callable[[], Tensor]
 
 
@@ -87,13 +89,13 @@ def pairs(count: int, device: torch.device) -> Iterator[tuple[str, Work, Work]]:
             for _ in range(2)
         )
         inner = Form((side, side), (3, 3), (1, 1), (1, 1))
-        patches, lines = F.unfold(maps, 3, padding=1), by.flatten(2).contiguous()
+        unfolded, lines = F.unfold(maps, 3, padding=1), by.flatten(2).contiguous()
 
         def ours(by: Tensor = by, maps: Tensor = maps, inner: Form = inner) -> Tensor:
             return convolutions.products(by, maps, inner)[0].unflatten(2, (9, WIDTH)).transpose(2, 3)
 
-        def theirs(lines: Tensor = lines, patches: Tensor = patches) -> Tensor:
-            rows = torch.bmm(lines, patches.transpose(1, 2))
+        def theirs(lines: Tensor = lines, unfolded: Tensor = unfolded) -> Tensor:
+            rows = torch.bmm(lines, unfolded.transpose(1, 2))
             rows.float().square().sum((1, 2))
             return rows.unflatten(2, (WIDTH, 9))
 
@@ -121,6 +123,19 @@ def pairs(count: int, device: torch.device) -> Iterator[tuple[str, Work, Work]]:
         "potentials of a transport of 50 images",
         lambda: transport_kernels.potentials(costs, logs, other_logs, temperatures)[0],
         lambda: potentials(costs, logs, other_logs, temperatures)[0],
+    )
+    for side, channels, taps, step in ((28, 1, 5, 2), (14, WIDTH // 4, 5, 2), (7, WIDTH // 2, 3, 1)):
+        seen = torch.randn(NETWORKS, count, side, side, channels, device=device)
+        yield (
+            f"patches of {taps}x{taps} of {channels} maps, {side}x{side}",
+            lambda seen=seen, taps=taps, step=step: patch_kernels.patches(seen, taps, step).flatten(0, 1),
+            lambda seen=seen, taps=taps, step=step: patches.patches(seen.flatten(0, 1), taps, step),
+        )
+    critics = torch.randn(NETWORKS, WIDTH, WIDTH // 2, 5, 5, device=device)
+    yield (
+        "weights of critics laid out to go back",
+        lambda: patch_kernels.taps(critics),
+        lambda: patches.taps_by_torch(critics),
     )
 
 

@@ -3,20 +3,28 @@
 A graphics card takes that for a convolution of thousands of groups, which it is not made for; so many small products of
 matrices suit it better. `torch.nn.functional.unfold`, which would cut maps into the patches for that, takes images one
 by one there, and its gradient gathers each pixel from all over memory. So it is done here, by a few operations on all
-images of all networks at once.
+images of all networks at once: with kernels of our own where there is Triton, otherwise with torch's operations.
 
 Its derivatives are products of patches too, and so are theirs, which a gradient penalty needs: the convolution and its
 two gradients, by the maps and by the kernel, are linear in both that they are given, and the derivatives of each of the
 three are the other two.
+
+All three take the values of one network or, under `torch.func.vmap`, those of many, which then have one more axis in
+front; what all networks share comes without it, and is not copied for each. Private networks are kept apart by this
+axis alone: what comes out at a place along it is made of what came in there, and of what is shared.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor
+
+from privset.convolutions import channels_first
+from privset.networks import patch_kernels
 
 KERNEL, STRIDE, PADDING = 5, 2, 2
 
@@ -30,7 +38,7 @@ def convolved(maps: Tensor, kernel: Tensor) -> Tensor:
 
 def convolved_by_products(maps: Tensor, kernel: Tensor) -> Tensor:
     """As `convolved`; channels of a pixel lie side by side in memory afterwards, and are best given so."""
-    return _Convolved.apply(maps.permute(0, 2, 3, 1), kernel.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+    return _Convolved.apply(maps.permute(0, 2, 3, 1), kernel).permute(0, 3, 1, 2)
 
 
 def patches(maps: Tensor, side: int = KERNEL, step: int = STRIDE) -> Tensor:
@@ -41,14 +49,13 @@ def patches(maps: Tensor, side: int = KERNEL, step: int = STRIDE) -> Tensor:
 
 
 class _Convolved(torch.autograd.Function):
-    """Maps ``[n, h, w, c]`` and a kernel ``[m, 5, 5, c]`` -> maps ``[n, h / 2, w / 2, m]``."""
-
-    generate_vmap_rule = True
+    """Maps ``[n, h, w, c]`` and a kernel ``[m, c, 5, 5]`` -> maps ``[n, h / 2, w / 2, m]``."""
 
     @staticmethod
     def forward(maps: Tensor, kernel: Tensor) -> Tensor:  # type: ignore[override]
-        high, wide = ((side + 1) // 2 for side in maps.shape[1:3])
-        return (patches(maps) @ kernel.flatten(1).T).view(len(maps), high, wide, -1)
+        count, (high, wide) = maps.shape[-4], ((side + 1) // 2 for side in maps.shape[-3:-1])
+        found = _products(_patches(maps), _lines(kernel).mT)
+        return found.unflatten(-2, (count, high, wide))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:  # noqa: ARG004
@@ -58,9 +65,13 @@ class _Convolved(torch.autograd.Function):
     def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
         (maps, kernel), (by_maps, by_kernel) = ctx.saved_tensors, ctx.needs_input_grad
         return (
-            _ByMaps.apply(slope, kernel, maps.shape[1:3]) if by_maps else None,
-            _ByKernel.apply(slope, maps) if by_kernel else None,
+            _as_given(_ByMaps.apply(slope, kernel, maps.shape[-3:-1]), maps) if by_maps else None,
+            _as_given(_ByKernel.apply(slope, maps), kernel) if by_kernel else None,
         )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *inputs: Any) -> tuple[Tensor, int]:
+        return _side_by_side(_Convolved, info.batch_size, in_dims, inputs)
 
 
 class _ByMaps(torch.autograd.Function):
@@ -70,16 +81,10 @@ class _ByMaps(torch.autograd.Function):
     through taps 4, 2 and 0, and the odd one through 5, 3 and 1; tap 5, which there is not, is 0.
     """
 
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(slope: Tensor, kernel: Tensor, size: torch.Size) -> Tensor:  # type: ignore[override]
-        (count, high, wide, _), channels, (height, width) = slope.shape, kernel.shape[3], size
-        taps = F.pad(kernel, (0, 0, 0, 1, 0, 1)).unflatten(1, (3, 2)).unflatten(3, (3, 2))
-        taps = taps.flip(1, 3).permute(1, 3, 0, 2, 4, 5).reshape(-1, STRIDE**2 * channels)
-        found = (patches(slope, 3, 1) @ taps).view(count, high, wide, STRIDE, STRIDE, channels)
-        pixels = found.transpose(2, 3).reshape(count, STRIDE * high, STRIDE * wide, channels)
-        return pixels[:, :height, :width]
+        found = _products(_patches(slope, 3, 1), _taps(kernel))
+        return _pixels(found, slope.shape[-4:-1], size)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
@@ -89,20 +94,25 @@ class _ByMaps(torch.autograd.Function):
     def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
         (given, kernel), (by_given, by_kernel, _) = ctx.saved_tensors, ctx.needs_input_grad
         return (
-            _Convolved.apply(slope, kernel) if by_given else None,
-            _ByKernel.apply(given, slope) if by_kernel else None,
+            _as_given(_Convolved.apply(slope, kernel), given) if by_given else None,
+            _as_given(_ByKernel.apply(given, slope), kernel) if by_kernel else None,
             None,
         )
 
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *inputs: Any) -> tuple[Tensor, int]:
+        return _side_by_side(_ByMaps, info.batch_size, in_dims, inputs)
+
 
 class _ByKernel(torch.autograd.Function):
-    """The gradient of `_Convolved` by the kernel: slope ``[n, h / 2, w / 2, m]``, maps -> ``[m, 5, 5, c]``."""
-
-    generate_vmap_rule = True
+    """The gradient of `_Convolved` by the kernel: slope ``[n, h / 2, w / 2, m]``, maps -> ``[m, c, 5, 5]``."""
 
     @staticmethod
     def forward(slope: Tensor, maps: Tensor) -> Tensor:  # type: ignore[override]
-        return (slope.flatten(0, 2).T @ patches(maps)).view(slope.shape[3], KERNEL, KERNEL, -1)
+        found = _products(slope.flatten(-4, -2).mT, _patches(maps))
+        lines = found.reshape(-1, KERNEL, KERNEL, maps.shape[-1]).permute(0, 3, 1, 2)
+        # As weights lie, with which it will be added and multiplied.
+        return channels_first(lines).unflatten(0, found.shape[:-1])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:  # noqa: ARG004
@@ -112,6 +122,87 @@ class _ByKernel(torch.autograd.Function):
     def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
         (given, maps), (by_given, by_maps) = ctx.saved_tensors, ctx.needs_input_grad
         return (
-            _Convolved.apply(maps, slope) if by_given else None,
-            _ByMaps.apply(given, slope, maps.shape[1:3]) if by_maps else None,
+            _as_given(_Convolved.apply(maps, slope), given) if by_given else None,
+            _as_given(_ByMaps.apply(given, slope, maps.shape[-3:-1]), maps) if by_maps else None,
         )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *inputs: Any) -> tuple[Tensor, int]:
+        return _side_by_side(_ByKernel, info.batch_size, in_dims, inputs)
+
+
+_AXES = 4
+"""Of maps and kernels of one network."""
+
+
+def _side_by_side(function: Any, count: int, dims: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, int]:
+    """What the function makes of two tensors of ``count`` networks, which lie along these axes; they lie first in it.
+
+    Where they are networks of networks, as of a vmap within another, all lie in a row, and what is shared is repeated.
+    """
+    given = [value if dim is None else value.movedim(dim, 0) for value, dim in zip(inputs[:2], dims[:2], strict=True)]
+    own = [dim is not None for dim in dims[:2]]
+    inner = [value.shape[each] for value, each in zip(given, own, strict=True) if value.ndim - each > _AXES]
+    if not inner:
+        return function.apply(*given, *inputs[2:]), 0
+    rows = []
+    for value, each in zip(given, own, strict=True):
+        many = value if value.ndim - each > _AXES else value.unsqueeze(int(each))
+        rows.append(many.expand(count, inner[0], *many.shape[-_AXES:]).flatten(0, 1))
+    return function.apply(*rows, *inputs[2:]).unflatten(0, (count, inner[0])), 0
+
+
+def _as_given(slope: Tensor, given: Tensor) -> Tensor:
+    """The slope by what was given: of what all networks share, the sum of all of theirs."""
+    return slope if slope.ndim == given.ndim else slope.sum(0)
+
+
+def _products(one: Tensor, other: Tensor) -> Tensor:
+    """Of two matrices, or of those of each network; one that is shared is read again for each, not repeated."""
+    if one.ndim == other.ndim == 2:
+        return one @ other
+    count = len(one if one.ndim > 2 else other)
+    # Not `matmul`, which may take the product of a shared matrix the other way round, and leave channels apart.
+    return torch.bmm(one.expand(count, -1, -1), other.expand(count, -1, -1))
+
+
+def _patches(maps: Tensor, side: int = KERNEL, step: int = STRIDE) -> Tensor:
+    """`patches`, of one network or of many."""
+    if patch_kernels.fits(maps):
+        return _of_all(patch_kernels.patches, maps, _AXES, side, step)
+    found = patches(maps.flatten(0, -4), side, step)
+    return found if maps.ndim == _AXES else found.unflatten(0, (len(maps), -1))
+
+
+def _lines(kernel: Tensor) -> Tensor:
+    """A kernel ``[m, c, 5, 5]`` -> ``[m, 25 c]``, in the order of patches."""
+    if patch_kernels.fits(kernel):
+        return _of_all(patch_kernels.lines, kernel, _AXES)
+    return kernel.movedim(-3, -1).flatten(-3)
+
+
+def _taps(kernel: Tensor) -> Tensor:
+    """A kernel ``[m, c, 5, 5]`` -> ``[9 m, 4 c]``, from 3 x 3 places to 2 x 2 pixels."""
+    return _of_all(patch_kernels.taps, kernel, _AXES) if patch_kernels.fits(kernel) else taps_by_torch(kernel)
+
+
+def taps_by_torch(kernel: Tensor) -> Tensor:
+    """As `privset.networks.patch_kernels.taps`, where there is no Triton."""
+    *lead, outs, channels = kernel.shape[:-2]
+    split = F.pad(kernel, (0, 1, 0, 1)).reshape(-1, outs, channels, 3, 2, 3, 2).flip(3, 5)
+    return split.permute(0, 3, 5, 1, 4, 6, 2).reshape(*lead, 9 * outs, STRIDE**2 * channels)
+
+
+def _pixels(found: Tensor, places: torch.Size, size: torch.Size) -> Tensor:
+    """What was found for 2 x 2 pixels of each of ``n, h / 2, w / 2`` places ``[..., 4 c]`` -> ``[n, h, w, c]``."""
+    (count, high, wide), (height, width) = places, size
+    if patch_kernels.fits(found):
+        return _of_all(patch_kernels.pixels, found, 2, count, high, wide, (height, width))
+    split = found.view(*found.shape[:-2], count, high, wide, STRIDE, STRIDE, -1).transpose(-4, -3)
+    maps = split.reshape(*found.shape[:-2], count, STRIDE * high, STRIDE * wide, -1)
+    return maps[..., :height, :width, :].contiguous()
+
+
+def _of_all(work: Callable[..., Tensor], values: Tensor, axes: int, *others: Any) -> Tensor:
+    """What a kernel makes of the values of many networks, or of one, which then have so many axes."""
+    return work(values, *others) if values.ndim > axes else work(values[None], *others)[0]
