@@ -67,6 +67,21 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(stop):
     assert len(checkpoint.states) == 24
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_steps_that_came_apart_are_stopped_and_the_last_good_state_is_left(value):
+    checkpoint, place, count = Memory(), torch.zeros(3), torch.zeros((), dtype=torch.int64)
+
+    def walk():
+        for step in Stages(torch.Generator(), checkpoint, Observer()).loop("walking", 9, {"place": place, "n": count}):
+            place[1] = value if step == 3 else step
+            count.add_(1)
+
+    with pytest.raises(ConfigError, match=r"walking: after 4 steps place have .* not finite.*learning rates"):
+        walk()
+    assert len(checkpoint.states) == 3
+    assert safetensors.torch.load(checkpoint.states[-1])["walking/place"].tolist() == [0, 2, 0]
+
+
 def test_states_are_kept_now_and_then_and_at_the_end_of_a_loop():
     class Rare(Memory):
         seconds = 1e9

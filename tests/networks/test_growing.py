@@ -7,27 +7,32 @@ from torch import nn
 
 from privset.networks import growing
 from privset.networks.deconvolution import DeconvolutionGenerator
-from privset.networks.growing import by_overlaps, by_phases, grown, grown_on_a_card, of_pixels
+from privset.networks.growing import by_phases, grown, grown_on_a_card, of_pixels
 from privset.networks.transposed import TransposedGenerator
 
 LAYERS = {
-    "to few channels": (nn.ConvTranspose2d(5, 1, 8, stride=2), (11, 11)),
-    "to three": (nn.ConvTranspose2d(5, 3, 8, stride=2), (4, 7)),
-    "whose stride divides nothing": (nn.ConvTranspose2d(3, 2, (5, 4), stride=(2, 3), padding=(1, 0)), (4, 3)),
-    "whose stride leaves holes": (nn.ConvTranspose2d(3, 2, 2, stride=3), (4, 3)),
-    "to few without a stride": (nn.ConvTranspose2d(3, 1, (3, 5), padding=(1, 2)), (5, 6)),
     "from a pixel": (nn.ConvTranspose2d(6, 9, (7, 5), bias=False), (1, 1)),
-    "from a pixel to few": (nn.ConvTranspose2d(6, 2, (3, 4), padding=1), (1, 1)),
-    "to many": (nn.ConvTranspose2d(7, 6, 4, stride=2, padding=1, bias=False), (7, 7)),
-    "to many, higher than wide": (nn.ConvTranspose2d(3, 5, (4, 6), stride=(2, 3), padding=(0, 2)), (5, 2)),
-    "to many without a stride": (nn.ConvTranspose2d(3, 5, 5), (4, 6)),
-    "to many whose stride divides nothing": (nn.ConvTranspose2d(3, 5, 5, stride=2), (4, 3)),
+    "from a pixel, padded": (nn.ConvTranspose2d(6, 2, (3, 4), padding=1), (1, 1)),
+    "of many": (nn.ConvTranspose2d(7, 6, 4, stride=2, padding=1, bias=False), (7, 7)),
+    "of many, higher than wide": (nn.ConvTranspose2d(6, 5, (4, 6), stride=(2, 3), padding=(0, 2)), (5, 2)),
+    "of many without a stride": (nn.ConvTranspose2d(6, 5, 5), (4, 6)),
+    "of many without a stride, padded": (nn.ConvTranspose2d(6, 1, (3, 5), padding=(1, 2)), (5, 6)),
+    "of many whose stride divides nothing": (nn.ConvTranspose2d(6, 2, (5, 4), stride=(2, 3), padding=(1, 0)), (4, 3)),
+    "of many whose stride leaves holes": (nn.ConvTranspose2d(6, 2, 2, stride=3), (4, 3)),
+    "of few": (nn.ConvTranspose2d(3, 5, 5, stride=2), (4, 3)),
     "a convolution to few": (nn.Conv2d(6, 1, 3, padding=1), (28, 28)),
     "a convolution to three": (nn.Conv2d(2, 3, (3, 5), padding=(1, 0)), (7, 9)),
+    "a convolution to few, not padded": (nn.Conv2d(2, 2, (4, 2), bias=False), (5, 4)),
     "a convolution to many": (nn.Conv2d(2, 5, 3), (7, 6)),
     "a convolution with a stride": (nn.Conv2d(2, 1, 3, stride=2), (7, 6)),
     "no convolution": (nn.LeakyReLU(0.2), (3, 2)),
 }
+TAKEN = ("of_pixels", "by_phases", "by_overlaps")
+
+
+@pytest.fixture(autouse=True)
+def six_are_many(monkeypatch):
+    monkeypatch.setattr(growing, "MANY", 6)
 
 
 def derivatives(layer, maps, make):
@@ -56,12 +61,25 @@ def test_a_card_makes_of_maps_what_a_layer_does_and_derivatives_of_two_orders_to
     assert torch.equal(grown(layer, maps), layer(maps))
 
 
-@pytest.mark.parametrize("form", [by_overlaps, by_phases])
-def test_every_tap_is_where_it_belongs(form):
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [("from a pixel", TAKEN[0]), ("of many", TAKEN[1]), ("of few", None), ("a convolution to few", TAKEN[2])],
+)
+def test_each_layer_has_the_form_that_was_measured_for_it(name, taken, monkeypatch):
+    used = []
+    for form in TAKEN:
+        plain = getattr(growing, form)
+        monkeypatch.setattr(growing, form, lambda *given, form=form, plain=plain: (used.append(form), plain(*given))[1])
+    layer, size = LAYERS[name]
+    grown_on_a_card(layer.float(), torch.zeros(1, layer.in_channels, *size))
+    assert used == ([] if taken is None else [taken])
+
+
+def test_every_tap_is_where_it_belongs():
     maps, weight = torch.zeros(1, 1, 3, 4, dtype=torch.float64), torch.arange(1.0, 25, dtype=torch.float64)
     maps[0, 0, 1, 2] = 1
     weight = weight.view(1, 1, 4, 6)
-    found = form(maps, weight, (2, 3), (0, 0))
+    found = by_phases(maps, weight, (2, 3), (0, 0))
     assert found.shape == (1, 1, 8, 15)
     assert torch.equal(found[0, 0, 2:6, 6:12], weight[0, 0])
     assert float(found.sum()) == float(weight.sum())
@@ -73,8 +91,8 @@ def test_of_one_pixel_it_is_the_kernel():
 
 
 def test_maps_may_lie_in_memory_as_they_like():
-    layer, size = LAYERS["to few channels"]
-    maps = torch.randn(3, 5, *size).contiguous(memory_format=torch.channels_last)
+    layer, size = LAYERS["a convolution to few"]
+    maps = torch.randn(3, 6, *size).contiguous(memory_format=torch.channels_last)
     torch.testing.assert_close(grown_on_a_card(layer.float(), maps), layer(maps))
 
 

@@ -101,7 +101,14 @@ class Stages:
         now = {**tensors, "generator": self._generator.get_state()}
         others = {key: value for key, value in self._kept.items() if not key.startswith(f"{name}/")}
         # A copy of each: two names of one memory are more than the format can say.
-        self._kept = others | {f"{name}/{key}": value.detach().cpu().clone().contiguous() for key, value in now.items()}
+        own = {key: value.detach().cpu().clone().contiguous() for key, value in now.items()}
+        odd = [key for key, value in own.items() if value.is_floating_point() and not bool(value.isfinite().all())]
+        if odd:  # the last state, of before, stays where it is
+            raise ConfigError(
+                f"{name}: after {steps:,} steps {', '.join(odd)} have values that are not finite, so it was stopped. "
+                "What was asked stays charged. Lower the learning rates, and start again in another folder"
+            )
+        self._kept = others | {f"{name}/{key}": value for key, value in own.items()}
         begun = time.monotonic()  # by now a graphics card has done the steps that the copies wait for
         self._checkpoint.save(safetensors.torch.save(self._kept, metadata={"steps": json.dumps(self._steps)}))
         self._took = time.monotonic() - begun

@@ -1,12 +1,12 @@
 """Layers by which generators grow images, in forms that suit a graphics card; on a processor they are the plain ones.
 
-A transposed convolution is to the library the gradient of one, and it takes it so: of a stride of 2 it computes all
-taps everywhere, three in four of them for nothing, and to few channels it pads them to dozens. So here
+Three that the library takes badly there:
 
-- of maps of one pixel it is a product of matrices,
-- to few channels, as a convolution to few is too, it is a product of matrices that gives what every pixel adds to the
-  patch around it, and a sum of these where they overlap,
-- else, with a stride, it is a convolution to the channels of all phases, which are then put between each other.
+- a transposed convolution of maps of one pixel, which is a product of matrices;
+- one of many channels, which it takes as the gradient of a convolution by a slow algorithm: as a plain convolution to
+  the channels of all phases of its stride, put between each other, it is faster;
+- a convolution to few channels, which it pads to dozens: a product of matrices gives what every pixel adds to the
+  patch around it, and these are summed up where they overlap.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from privset.networks.geometry import Size
 
 FEW = 4
 """Most channels of what is summed up by overlaps: more would have to be written for every tap before."""
+MANY = 256
+"""Least channels of maps of which a transposed convolution is taken by phases."""
 
 
 def grown(layer: nn.Module, maps: Tensor) -> Tensor:
-    """What a layer makes of maps ``[n, c, h, w]``; transposed convolutions may have strides and paddings, no more."""
-    if not maps.is_cuda:
-        return layer(maps)
-    return grown_on_a_card(layer, maps)
+    """What a layer makes of maps ``[n, c, h, w]``; convolutions may have strides and paddings, no more."""
+    return grown_on_a_card(layer, maps) if maps.is_cuda else layer(maps)
 
 
 def grown_on_a_card(layer: nn.Module, maps: Tensor) -> Tensor:
@@ -36,15 +36,10 @@ def grown_on_a_card(layer: nn.Module, maps: Tensor) -> Tensor:
         stride, padding = _pair(layer.stride), _pair(layer.padding)
         if maps.shape[2:] == (1, 1) and padding == (0, 0):
             return _biased(of_pixels(maps, layer.weight), layer.bias)
-        if layer.out_channels <= FEW:
-            return _biased(by_overlaps(maps, layer.weight, stride, padding), layer.bias)
-        if stride != (1, 1):
+        if layer.in_channels >= MANY:
             return _biased(by_phases(maps, layer.weight, stride, padding), layer.bias)
     if isinstance(layer, nn.Conv2d) and layer.stride == (1, 1) and layer.out_channels <= FEW:
-        # Seen from what comes in: a pixel adds to the patch around it by the taps in reverse.
-        (high, wide), (above, before) = layer.kernel_size, _pair(layer.padding)
-        taps = layer.weight.transpose(0, 1).flip(2, 3)
-        return _biased(by_overlaps(maps, taps, (1, 1), (high - 1 - above, wide - 1 - before)), layer.bias)
+        return _biased(by_overlaps(maps, layer.weight, _pair(layer.padding)), layer.bias)
     return layer(maps)
 
 
@@ -53,64 +48,64 @@ def of_pixels(maps: Tensor, weight: Tensor) -> Tensor:
     return (maps.flatten(1) @ weight.flatten(1)).unflatten(1, weight.shape[1:])
 
 
-def by_overlaps(maps: Tensor, weight: Tensor, stride: Size, padding: Size) -> Tensor:
-    """The transposed convolution of maps ``[n, c, h, w]`` with a weight ``[c, out, kh, kw]``; derivatives likewise."""
-    size, weight = _size(maps, weight, stride), _divided(weight, stride)
-    taps = weight.flatten(1).T.expand(len(maps), -1, -1)
-    added = torch.bmm(taps, maps.flatten(2)).unflatten(2, maps.shape[2:]).unflatten(1, weight.shape[1:])
-    return _within(_Overlapped.apply(added, stride), size, padding)
+def by_overlaps(maps: Tensor, weight: Tensor, padding: Size) -> Tensor:
+    """The convolution of maps ``[n, c, h, w]`` with a weight ``[out, c, kh, kw]``, and its derivatives likewise."""
+    # Seen from what comes in: a pixel adds to the patch around it by the taps in reverse.
+    taps = weight.flip(2, 3).transpose(0, 1)
+    lines = taps.flatten(1).T.expand(len(maps), -1, -1)
+    added = torch.bmm(lines, maps.flatten(2)).unflatten(2, maps.shape[2:]).unflatten(1, taps.shape[1:])
+    high, wide = weight.shape[2:]
+    return _within(_Overlapped.apply(added), _size(maps, taps, (1, 1)), (high - 1 - padding[0], wide - 1 - padding[1]))
 
 
 def by_phases(maps: Tensor, weight: Tensor, stride: Size, padding: Size) -> Tensor:
-    """As `by_overlaps`; derivatives are those that the library has for it, which it takes for plain convolutions."""
+    """The transposed convolution of maps ``[n, c, h, w]`` with a weight ``[c, out, kh, kw]``.
+
+    Derivatives are those that the library has for it, which it takes for plain convolutions.
+    """
     return _ByPhases.apply(maps, weight, stride, padding)
 
 
 class _Overlapped(torch.autograd.Function):
-    """What pixels add to patches ``[n, c, kh, kw, h, w]`` -> its sum where they overlap, ``[n, c, h', w']``.
-
-    The strides divide the sides of the patches.
-    """
+    """What pixels add to patches ``[n, c, kh, kw, h, w]`` -> its sum where they overlap, ``[n, c, h', w']``."""
 
     @staticmethod
-    def forward(added: Tensor, stride: Size) -> Tensor:  # type: ignore[override]
-        (count, channels, *kernel, high, wide), (down, right) = added.shape, stride
-        # Patches are rows and columns of blocks as large as a stride, so that blocks lie upon whole blocks.
-        rows, columns = kernel[0] // down, kernel[1] // right
+    def forward(added: Tensor) -> Tensor:  # type: ignore[override]
+        count, channels, rows, columns, high, wide = added.shape
         around = F.pad(added.contiguous(), (columns - 1, columns - 1, rows - 1, rows - 1))
         image, channel, line, tap, below, beside = around.stride()
-        # A block that is one further in the patch is there for the pixel that is one before.
-        blocks = around.as_strided(
-            (count, channels, high + rows - 1, down, wide + columns - 1, right, rows, columns),
-            (image, channel, below, line, beside, tap, down * line - below, right * tap - beside),
+        # A tap that is one further in the patch is there for the pixel that is one before.
+        taps = around.as_strided(
+            (count, channels, high + rows - 1, wide + columns - 1, rows, columns),
+            (image, channel, below, beside, line - below, tap - beside),
             around.storage_offset() + (rows - 1) * below + (columns - 1) * beside,
         )
-        return blocks.sum((6, 7)).flatten(4, 5).flatten(2, 3)
+        return taps.sum((4, 5))
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
-        ctx.kernel, ctx.stride = inputs[0].shape[2:4], inputs[1]
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:  # noqa: ARG004
+        ctx.kernel = inputs[0].shape[2:4]
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
-        return _Cut.apply(slope, ctx.kernel, ctx.stride), None
+    def backward(ctx: Any, slope: Tensor) -> Tensor:  # type: ignore[override]
+        return _Cut.apply(slope, ctx.kernel)
 
 
 class _Cut(torch.autograd.Function):
     """The gradient of `_Overlapped`, and the other way round: the patches of an image, for every pixel its own."""
 
     @staticmethod
-    def forward(image: Tensor, kernel: Size, stride: Size) -> Tensor:  # type: ignore[override]
-        patches = image.unfold(2, kernel[0], stride[0]).unfold(3, kernel[1], stride[1])
+    def forward(image: Tensor, kernel: Size) -> Tensor:  # type: ignore[override]
+        patches = image.unfold(2, kernel[0], 1).unfold(3, kernel[1], 1)
         return patches.permute(0, 1, 4, 5, 2, 3).contiguous()
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
-        ctx.stride = inputs[2]
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
-        return _Overlapped.apply(slope, ctx.stride), None, None
+    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # type: ignore[override]  # noqa: ARG004
+        return _Overlapped.apply(slope), None
 
 
 class _ByPhases(torch.autograd.Function):
