@@ -9,10 +9,11 @@ from privset import networks
 from privset.data import Records
 from privset.errors import BudgetError, ConfigError
 from privset.facts import PublicFacts, pixel_range
-from privset.methods import Psg, PsgConfig
+from privset.methods import Psg, PsgConfig, gradient_matching
 from privset.methods.gradient_matching import _batches, _matching, _training
 from privset.methods.matched import Pixels
 from privset.methods.matching import row_cosine_distance
+from privset.networks import set_gradients
 from privset.observer import Observer
 from privset.privacy import Curator, GradientQuestion, Ledger, PrivacyBudget, seeded_noise
 
@@ -266,3 +267,32 @@ def test_a_delta_above_one_over_n_is_refused():
     )
     with pytest.raises(BudgetError, match="publishing one record"):
         Psg(TINY_PSG).plan(facts, PrivacyBudget(epsilon=10, delta=0.05))
+
+
+def learned(device, per_class, *, rounds, width=None):
+    """Images and weights after some rounds of training and matching with targets of pure noise."""
+    config = PsgConfig.paper(per_class=per_class, epsilon=1)
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(10).repeat_interleave(per_class).to(device)
+    matched = Psg(config)._start(MNIST, labels, generator)
+    network = networks.build("convnet", MNIST, seed=0, width=width).to(device)
+    match, train = _matching(network, matched), _training(network, matched.images, labels, config)
+    numbers = sum(weight.numel() for weight in network.parameters())
+    for _ in range(rounds):
+        for _ in range(config.batches_per_step):
+            match(1e-3 * torch.randn(numbers, generator=generator).to(device))
+        train(generator)
+    return torch.cat([matched.images.flatten(), *(weight.detach().flatten() for weight in network.parameters())]).cpu()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics card")
+@pytest.mark.parametrize("per_class", [1, 10, 20, 50])
+def test_on_a_card_what_is_played_back_is_what_is_written(per_class, monkeypatch):
+    played = learned("cuda", per_class, rounds=8)
+    monkeypatch.setattr(gradient_matching, "recorded", lambda step, *_: step)
+    written = learned("cuda", per_class, rounds=8)
+    monkeypatch.setattr(set_gradients, "_width_of", lambda given: given.dtype)
+    exact = learned("cuda", per_class, rounds=8)
+    assert bool(played.isfinite().all())
+    assert float((played - written).norm() / written.norm()) < 0.01  # where sums are rounded is not always the same
+    assert float((written - exact).norm() / exact.norm()) < 0.02  # matched in float32
