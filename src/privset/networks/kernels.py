@@ -1,4 +1,7 @@
-"""The kernels behind `privset.networks.fused`, in Triton: one program looks at a tile of maps, held in registers."""
+"""The kernels behind `privset.networks.fused`, in Triton: one program looks at a tile of maps, held in registers.
+
+Each asks for all that it reads at once, before it computes anything: memory answers late.
+"""
 # pyright: reportMissingImports=false, reportPossiblyUnboundVariable=false, reportInvalidTypeForm=false
 
 from __future__ import annotations
@@ -103,26 +106,34 @@ def _wide(values):
 
 
 @jit
-def _unit_maps(
-    maps,
+def _places(
     count,
-    eps: tl.constexpr,
     height: tl.constexpr,
     width: tl.constexpr,
     tile: tl.constexpr,
     rows: tl.constexpr,
     columns: tl.constexpr,
 ):
-    """This program's maps, less their mean and over their deviation, ``[tile, rows * columns]``, and how they lie."""
+    """Which maps are this program's, and how their pixels ``[tile, rows * columns]`` lie."""
     which = tl.program_id(0).to(tl.int64) * tile + tl.arange(0, tile)
     row, column = tl.arange(0, rows * columns) // columns, tl.arange(0, rows * columns) % columns
     inside = (which < count)[:, None] & ((row < height) & (column < width))[None, :]
     place = which[:, None] * (height * width) + (row * width + column)[None, :]
-    values = _wide(tl.load(maps + place, mask=inside, other=0.0))
-    mean = tl.sum(values, axis=1) / (height * width)
+    return which, row, column, place, inside
+
+
+@jit
+def _loaded(values, place, inside):
+    return _wide(tl.load(values + place, mask=inside, other=0.0))
+
+
+@jit
+def _unit(values, inside, eps: tl.constexpr, pixels: tl.constexpr):
+    """Maps less their mean and over their deviation, and one over that."""
+    mean = tl.sum(values, axis=1) / pixels
     centred = tl.where(inside, values - mean[:, None], 0.0)
-    scale = 1 / tl.sqrt(tl.sum(centred * centred, axis=1) / (height * width) + eps)
-    return centred * scale[:, None], scale, which, row, column, place, inside
+    scale = 1 / tl.sqrt(tl.sum(centred * centred, axis=1) / pixels + eps)
+    return centred * scale[:, None], scale
 
 
 @jit
@@ -158,7 +169,6 @@ def _store_pooled(
 @jit
 def _spread(
     slope,
-    normed,
     which,
     row,
     column,
@@ -168,14 +178,13 @@ def _spread(
     high: tl.constexpr,
     wide: tl.constexpr,
 ):
-    """From the gradient by the pooled maps that by what the ReLU let through."""
+    """The gradient by the pooled maps, at every pixel that is pooled."""
     cell = (
         which[:, None] * ((height // high) * (width // wide))
         + (row // high * (width // wide) + column // wide)[None, :]
     )
     pooled = inside & ((row < height // high * high) & (column < width // wide * wide))[None, :]
-    given = _wide(tl.load(slope + cell, mask=pooled, other=0.0)) / (high * wide)
-    return tl.where(normed <= 0, 0.0, given)
+    return _loaded(slope, cell, pooled) / (high * wide)
 
 
 @jit
@@ -199,11 +208,11 @@ def _pool_kernel(
     rows: tl.constexpr,
     columns: tl.constexpr,
 ):
-    unit, _scale, which, _row, _column, _place, _inside = _unit_maps(
-        maps, count, eps, height, width, tile, rows, columns
-    )
+    which, _row, _column, place, inside = _places(count, height, width, tile, rows, columns)
+    values = _loaded(maps, place, inside)
     factor = _of_each(weight, which, count, channels, weight_image_stride, weight_channel_stride)
     shift = _of_each(bias, which, count, channels, bias_image_stride, bias_channel_stride)
+    unit, _ = _unit(values, inside, eps, height * width)
     normed = unit * factor[:, None] + shift[:, None]
     active = tl.where(normed < 0, 0.0, normed)  # written so that what is not a number stays so
     _store_pooled(pooled, active, which, count, height, width, high, wide, tile, rows, columns)
@@ -234,11 +243,13 @@ def _slopes_kernel(
     columns: tl.constexpr,
     affine: tl.constexpr,
 ):
-    unit, scale, which, row, column, place, inside = _unit_maps(maps, count, eps, height, width, tile, rows, columns)
+    which, row, column, place, inside = _places(count, height, width, tile, rows, columns)
+    values = _loaded(maps, place, inside)
+    by_pooled = _spread(slope, which, row, column, inside, height, width, high, wide)
     factor = _of_each(weight, which, count, channels, weight_image_stride, weight_channel_stride)
     shift = _of_each(bias, which, count, channels, bias_image_stride, bias_channel_stride)
-    normed = unit * factor[:, None] + shift[:, None]
-    given = _spread(slope, normed, which, row, column, inside, height, width, high, wide)
+    unit, scale = _unit(values, inside, eps, height * width)
+    given = tl.where(unit * factor[:, None] + shift[:, None] <= 0, 0.0, by_pooled)  # as the ReLU lets through
     total, along = tl.sum(given, axis=1), tl.sum(given * unit, axis=1)
     found = given - (total[:, None] + unit * along[:, None]) / (height * width)
     tl.store(by_maps + place, found * (scale * factor)[:, None], mask=inside)
@@ -269,10 +280,11 @@ def _rates_kernel(
     rows: tl.constexpr,
     columns: tl.constexpr,
 ):
-    unit, scale, which, _row, _column, place, inside = _unit_maps(maps, count, eps, height, width, tile, rows, columns)
+    which, _row, _column, place, inside = _places(count, height, width, tile, rows, columns)
+    values, rate = _loaded(maps, place, inside), _loaded(moved, place, inside)
     factor = _of_each(weight, which, count, channels, weight_image_stride, weight_channel_stride)
     shift = _of_each(bias, which, count, channels, bias_image_stride, bias_channel_stride)
-    rate = _wide(tl.load(moved + place, mask=inside, other=0.0))
+    unit, scale = _unit(values, inside, eps, height * width)
     mean, along = tl.sum(rate, axis=1) / (height * width), tl.sum(unit * rate, axis=1) / (height * width)
     bent = (rate - mean[:, None] - unit * along[:, None]) * (scale * factor)[:, None]
     active = tl.where(inside & (unit * factor[:, None] + shift[:, None] > 0), bent, 0.0)
@@ -303,14 +315,16 @@ def _bends_kernel(
     rows: tl.constexpr,
     columns: tl.constexpr,
 ):
-    unit, scale, which, row, column, place, inside = _unit_maps(maps, count, eps, height, width, tile, rows, columns)
+    which, row, column, place, inside = _places(count, height, width, tile, rows, columns)
+    values, rate = _loaded(maps, place, inside), _loaded(moved, place, inside)
+    by_pooled = _spread(slope, which, row, column, inside, height, width, high, wide)
+    bent_pooled = _spread(bent, which, row, column, inside, height, width, high, wide)
     factor = _of_each(weight, which, count, channels, weight_image_stride, weight_channel_stride)
     shift = _of_each(bias, which, count, channels, bias_image_stride, bias_channel_stride)
-    normed = unit * factor[:, None] + shift[:, None]
-    back = _spread(slope, normed, which, row, column, inside, height, width, high, wide) * factor[:, None]
-    through = _spread(bent, normed, which, row, column, inside, height, width, high, wide) * factor[:, None]
-    rate = _wide(tl.load(moved + place, mask=inside, other=0.0))
-    pixels = height * width
+    pixels: tl.constexpr = height * width
+    unit, scale = _unit(values, inside, eps, pixels)
+    off = unit * factor[:, None] + shift[:, None] <= 0
+    back, through = tl.where(off, 0.0, by_pooled) * factor[:, None], tl.where(off, 0.0, bent_pooled) * factor[:, None]
     along_back, along_rate = tl.sum(unit * back, axis=1) / pixels, tl.sum(unit * rate, axis=1) / pixels
     shared = tl.sum(back * rate, axis=1) / pixels - along_back * along_rate
     shared -= (tl.sum(back, axis=1) / pixels) * (tl.sum(rate, axis=1) / pixels)
