@@ -3,7 +3,7 @@
     python benchmarks/kernels.py
 
 writes results/speed/kernels-cuda.json: for each kernel and number of images, the median of many turns in milliseconds,
-and how far apart the two results are. Layers are those of the PSG paper's ConvNet on images of 28x28; patches those of
+and how far apart the two results are. Layers have the channels of the PSG paper's ConvNet, patches are those of
 GS-WGAN's critics, of so many images for each of a few critics.
 """
 

@@ -4,7 +4,7 @@ import weakref
 import pytest
 import torch
 
-from privset.recording import WRITTEN_STEPS, _nothing_collected, recorded
+from privset.recording import WRITTEN_STEPS, _nothing_collected, recorded, settled
 
 CARD = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics card")
 
@@ -100,3 +100,18 @@ def test_another_dtype_has_a_recording_of_its_own():
         for _ in range(WRITTEN_STEPS + 2):
             found = take(torch.ones(3, dtype=dtype, device="cuda"))
             assert torch.equal(found.cpu(), torch.ones(3, dtype=dtype) / 3)
+
+
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+def test_a_process_waits_for_its_card_before_it_ends_even_if_it_fails(kind, monkeypatch):
+    waited = []
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    device = torch.device(kind)
+
+    def fail():
+        with settled(device):
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert waited == ([device] if kind == "cuda" else [])

@@ -34,6 +34,19 @@ def sent(drawn: Tensor, device: torch.device) -> Tensor:
     return drawn.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else drawn
 
 
+@contextlib.contextmanager
+def settled(device: torch.device) -> Iterator[None]:
+    """Wait, in the end, for what a graphics card was asked to do.
+
+    A process that ends before its work does may disturb others that share the card through NVIDIA's MPS.
+    """
+    try:
+        yield
+    finally:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+
 _Forms = tuple[tuple[torch.Size, torch.dtype], ...]
 
 

@@ -76,10 +76,22 @@ def test_steps_that_came_apart_are_stopped_and_the_last_good_state_is_left(value
             place[1] = value if step == 3 else step
             count.add_(1)
 
-    with pytest.raises(ConfigError, match=r"walking: after 4 steps place have .* not finite.*learning rates"):
+    with pytest.raises(ConfigError, match=r"walking: after 4 steps place have .* not finite.*again.*costs nothing"):
         walk()
     assert len(checkpoint.states) == 3
     assert safetensors.torch.load(checkpoint.states[-1])["walking/place"].tolist() == [0, 2, 0]
+
+
+def test_a_kept_state_that_is_not_finite_is_not_taken_up():
+    place = torch.tensor([0.0, float("nan")])
+    generator = torch.Generator()
+    state = safetensors.torch.save(
+        {"walking/place": place, "walking/generator": generator.get_state()}, metadata={"steps": '{"walking": 2}'}
+    )
+    for total in (2, 9):  # of a loop that has ended, and of one that has not
+        stages = Stages(generator, Memory(state), Observer())
+        with pytest.raises(ConfigError, match=r"cannot be taken up \(place have values that are not finite\)"):
+            next(stages.loop("walking", total, {"place": torch.zeros(2)}))
 
 
 def test_states_are_kept_now_and_then_and_at_the_end_of_a_loop():

@@ -25,6 +25,12 @@ LAYERS = {
     "a convolution to few, not padded": (nn.Conv2d(2, 2, (4, 2), bias=False), (5, 4)),
     "a convolution to many": (nn.Conv2d(2, 5, 3), (7, 6)),
     "a convolution with a stride": (nn.Conv2d(2, 1, 3, stride=2), (7, 6)),
+    "a convolution with more zeros than taps": (nn.Conv2d(2, 1, 3, padding=3), (6, 6)),
+    "a convolution with holes": (nn.Conv2d(2, 1, 3, dilation=2), (6, 6)),
+    "a convolution that mirrors": (nn.Conv2d(2, 1, 3, padding=1, padding_mode="reflect"), (6, 6)),
+    "a convolution of the same size": (nn.Conv2d(2, 1, 3, padding="same"), (6, 6)),
+    "of many, a little larger": (nn.ConvTranspose2d(6, 2, 3, stride=2, output_padding=1), (4, 3)),
+    "of many in groups": (nn.ConvTranspose2d(6, 4, 3, stride=2, groups=2), (4, 3)),
     "no convolution": (nn.LeakyReLU(0.2), (3, 2)),
 }
 TAKEN = ("of_pixels", "by_phases", "by_overlaps")

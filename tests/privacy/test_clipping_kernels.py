@@ -127,8 +127,18 @@ def test_maps_and_slopes_are_turned_once_for_the_library_and_for_the_products(ke
     )
     network = ConvNet((1, 12, 12), 3, width=32, depth=2).to(CARD)
     images, labels = (values.to(CARD) for values in batch((1, 12, 12), 4, dtype=torch.float32))
-    record_gradients(record_loss(network), dict(network.named_parameters()), images, labels)
+    loss = record_loss(network)
+    assert isinstance(loss, LayeredLoss)
+    found = record_gradients(loss, dict(network.named_parameters()), images, labels)
     assert turned == [(32, 8, 8)] * 4
+    images[2] = math.nan
+    broken = record_gradients(loss, dict(network.named_parameters()), images, labels)
+    for name, part in found.items():  # no other record has seen it
+        if isinstance(part, _Held):
+            others = broken[name]
+            assert isinstance(others, _Held)
+            assert torch.equal(others.rows[[0, 1, 3]], part.rows[[0, 1, 3]])
+            assert bool(others.rows[2].isnan().any())
 
 
 def network_shape(network):

@@ -97,17 +97,17 @@ class Stages:
         return max(seconds, 20 * self._took) if seconds else 0.0
 
     def _keep(self, name: str, steps: int, tensors: Mapping[str, Tensor]) -> None:
-        self._steps[name] = steps
         now = {**tensors, "generator": self._generator.get_state()}
         others = {key: value for key, value in self._kept.items() if not key.startswith(f"{name}/")}
         # A copy of each: two names of one memory are more than the format can say.
         own = {key: value.detach().cpu().clone().contiguous() for key, value in now.items()}
-        odd = [key for key, value in own.items() if value.is_floating_point() and not bool(value.isfinite().all())]
-        if odd:  # the last state, of before, stays where it is
+        if odd := _not_finite(own):
             raise ConfigError(
-                f"{name}: after {steps:,} steps {', '.join(odd)} have values that are not finite, so it was stopped. "
-                "What was asked stays charged. Lower the learning rates, and start again in another folder"
+                f"{name}: after {steps:,} steps {', '.join(odd)} have values that are not finite. The last state of "
+                "before is kept: run this again to go on from there. If it ends so again, lower the learning rates; "
+                f"{self._checkpoint.otherwise}"
             )
+        self._steps[name] = steps
         self._kept = others | {f"{name}/{key}": value for key, value in own.items()}
         begun = time.monotonic()  # by now a graphics card has done the steps that the copies wait for
         self._checkpoint.save(safetensors.torch.save(self._kept, metadata={"steps": json.dumps(self._steps)}))
@@ -115,6 +115,8 @@ class Stages:
 
     def _restore(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Become the state that was kept."""
+        if odd := _not_finite({key: self._kept.get(f"{name}/{key}", value) for key, value in tensors.items()}):
+            raise self._useless(ValueError(f"{', '.join(odd)} have values that are not finite"))
         try:
             with torch.no_grad():
                 for key, value in tensors.items():
@@ -127,3 +129,7 @@ class Stages:
         return ConfigError(
             f"the state in which an earlier run was stopped cannot be taken up ({error}); {self._checkpoint.amends}"
         )
+
+
+def _not_finite(tensors: Mapping[str, Tensor]) -> list[str]:
+    return [key for key, value in tensors.items() if value.is_floating_point() and not bool(value.isfinite().all())]

@@ -26,12 +26,14 @@ MANY = 256
 
 
 def grown(layer: nn.Module, maps: Tensor) -> Tensor:
-    """What a layer makes of maps ``[n, c, h, w]``; convolutions may have strides and paddings, no more."""
+    """What a layer makes of maps ``[n, c, h, w]``."""
     return grown_on_a_card(layer, maps) if maps.is_cuda else layer(maps)
 
 
 def grown_on_a_card(layer: nn.Module, maps: Tensor) -> Tensor:
     """As `grown`, by the forms for a graphics card."""
+    if not _plain(layer):
+        return layer(maps)
     if isinstance(layer, nn.ConvTranspose2d):
         stride, padding = _pair(layer.stride), _pair(layer.padding)
         if maps.shape[2:] == (1, 1) and padding == (0, 0):
@@ -41,6 +43,15 @@ def grown_on_a_card(layer: nn.Module, maps: Tensor) -> Tensor:
     if isinstance(layer, nn.Conv2d) and layer.stride == (1, 1) and layer.out_channels <= FEW:
         return _biased(by_overlaps(maps, layer.weight, _pair(layer.padding)), layer.bias)
     return layer(maps)
+
+
+def _plain(layer: nn.Module) -> bool:
+    """Whether it is a convolution, perhaps transposed, with a stride and with less zeros around than taps, no more."""
+    if not isinstance(layer, nn.Conv2d | nn.ConvTranspose2d) or not isinstance(layer.padding, tuple):
+        return False
+    odd = layer.groups != 1 or any(one != 1 for one in layer.dilation) or any(layer.output_padding)
+    narrow = all(around < side for around, side in zip(layer.padding, layer.kernel_size, strict=True))
+    return narrow and not odd and layer.padding_mode == "zeros"
 
 
 def of_pixels(maps: Tensor, weight: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ Why this is as safe as vmap, whatever the network:
 
 - **Records stay apart.** A layer with weights is a convolution or a matrix product, both of which are called here (on a
   card partly `privset.convolutions`) and treat each record of a batch by itself. All that lies between is evaluated
-  under vmap.
+  under vmap, but for `convolutions.turned`, by which a card moves the numbers of each record to other places.
 - **What is added is what was measured.** The gradients of a convolution are held, their lengths are taken of the
   numbers that are held, and these numbers are added up. Those of a matrix product have rank one, whose length is
   exactly the product of two lengths, and are added up in float64. So a layer that computes coarsely (on a graphics

@@ -48,6 +48,8 @@ class Checkpoint:
         "delete state.safetensors in the folder of that run to begin this part anew, which costs nothing"
     )
     """What to do if the state is of no use."""
+    otherwise: ClassVar[str] = "with other settings this part begins anew, which costs nothing"
+    """What it means to go on with other settings."""
 
     def load(self) -> bytes | None:
         """The state that was kept last."""
@@ -74,6 +76,7 @@ class Standing(Checkpoint):
 
     shown_once_kept = True  # what was shown and not kept might be computed a little differently the next time
     amends = _AMENDS
+    otherwise = "other settings are another run: choose another --out, and count what this one charged in addition"
 
     def __init__(self, folder: Path, noise: NoiseSource, run: str) -> None:
         self._folder, self._noise, self._run = folder, noise, _sha256(run.encode())

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from privset import data, pipeline
 from privset.data.records import Dataset
 from privset.errors import ConfigError, InUseError
@@ -22,6 +24,7 @@ from privset.files import write
 from privset.methods import METHODS, Execution, MeasuringMethod, TrainingMethod
 from privset.observer import Observer
 from privset.privacy import seeded_noise
+from privset.recording import settled
 from privset.release import ClassifierRelease, Release, distil, load_published
 from privset.release.preview import FILE as PREVIEW_FILE
 from privset.release.software import versions
@@ -99,7 +102,8 @@ def run(
     with tempfile.TemporaryDirectory(prefix="privset-study-") as folder:
         bench = _Bench(Execution(device=device), data_dir, command, observer or Observer(), Path(folder))
         shelf = Results(Path(results), study, device)
-        outcome = _run(jobs(study.choose(cells), shard), bench, shelf, budget_minutes)
+        with settled(torch.device(device)):  # a set may be stopped in the midst of its steps
+            outcome = _run(jobs(study.choose(cells), shard), bench, shelf, budget_minutes)
     shelf.draw()
     return outcome
 
