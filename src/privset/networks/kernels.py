@@ -1,6 +1,6 @@
 """The kernels behind `privset.networks.fused`, in Triton: one program looks at a tile of maps, held in registers.
 
-Each asks for all that it reads at once, before it computes anything: memory answers late.
+What each reads it asks for before it computes anything, as far as the compiler leaves it so: memory answers late.
 """
 # pyright: reportMissingImports=false, reportPossiblyUnboundVariable=false, reportInvalidTypeForm=false
 
