@@ -19,7 +19,8 @@ import torch.nn.functional as F  # noqa: N812 - the name torch's own documentati
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from privset.kernel_language import AVAILABLE, jit, tl, triton
+from privset import convolution_kernels as kernels
+from privset.kernel_language import AVAILABLE, triton
 
 Pair = tuple[int, int]
 BLOCK = 128
@@ -140,7 +141,7 @@ def _turn(given: Tensor, found: Tensor, rows: int, columns: int) -> None:
     """Tables ``[n, rows, columns]``, as they lie in memory -> ``[n, columns, rows]``."""
     grid = (len(given), triton.cdiv(rows, TURNED), triton.cdiv(columns, TURNED))
     with torch.cuda.device_of(given):
-        _turn_kernel[grid](given, found, rows, columns, size=TURNED, num_warps=4)
+        kernels.turn_kernel[grid](given, found, rows, columns, size=TURNED, num_warps=4)
 
 
 def of_images(given: Tensor, weight: Tensor) -> bool:
@@ -154,7 +155,7 @@ def convolve(given: Tensor, weight: Tensor, form: Form, dtype: torch.dtype = tor
     outs, places = 32, 256
     grid = (len(given), triton.cdiv(form.found[0] * form.found[1], places), triton.cdiv(len(weight), outs))
     with torch.cuda.device_of(given):
-        _convolve_kernel[grid](
+        kernels.convolve_kernel[grid](
             given.contiguous(),
             weight.contiguous(),
             found,
@@ -223,9 +224,10 @@ def products(slope: Tensor, given: Tensor, form: Form, dtype: torch.dtype = torc
     block = next((size for size in (BLOCK, 64, 32, 16) if channels % size == 0), None)
     along = min(BLOCK, max(16, triton.next_power_of_2(outs)))
     if block is None:
-        kernel, laid, across = _products_kernel, (slope.contiguous(), given.contiguous()), _across(columns)
+        kernel, laid, across = kernels.products_kernel, (slope.contiguous(), given.contiguous()), _across(columns)
     else:  # of wider numbers, tiles might be too large for a small card
-        kernel, laid, across = _tap_products_kernel, (channels_last(slope), channels_last(given.to(slope.dtype))), block
+        laid = channels_last(slope), channels_last(given.to(slope.dtype))
+        kernel, across = kernels.tap_products_kernel, block
     tiles = triton.cdiv(columns, across) * triton.cdiv(outs, along)
     rows = slope.new_empty(count, outs, columns, dtype=dtype)
     squares = slope.new_empty(count, tiles, dtype=torch.float64)
@@ -244,169 +246,3 @@ def products(slope: Tensor, given: Tensor, form: Form, dtype: torch.dtype = torc
             num_stages=1 if block is None else 3,
         )
     return rows, squares.sum(1)
-
-
-@jit
-def _turn_kernel(given, found, rows, columns, size: tl.constexpr):
-    table = tl.program_id(0).to(tl.int64) * rows * columns
-    row = tl.program_id(1) * size + tl.arange(0, size)
-    column = tl.program_id(2) * size + tl.arange(0, size)
-    inside = (row < rows)[:, None] & (column < columns)[None, :]
-    values = tl.load(given + table + row[:, None] * columns + column[None, :], mask=inside)
-    at = found + table + column[:, None] * rows + row[None, :]
-    tl.store(at, tl.trans(values), mask=(column < columns)[:, None] & (row < rows)[None, :])
-
-
-@jit
-def _convolve_kernel(
-    given,
-    weight,
-    found,
-    count,
-    channels: tl.constexpr,
-    height: tl.constexpr,
-    width: tl.constexpr,
-    high: tl.constexpr,
-    wide: tl.constexpr,
-    kernel_high: tl.constexpr,
-    kernel_wide: tl.constexpr,
-    down: tl.constexpr,
-    right: tl.constexpr,
-    above: tl.constexpr,
-    before: tl.constexpr,
-    outs: tl.constexpr,
-    places: tl.constexpr,
-):
-    record = tl.program_id(0).to(tl.int64)
-    place = tl.program_id(1) * places + tl.arange(0, places)
-    out = tl.program_id(2) * outs + tl.arange(0, outs)
-    values = tl.zeros([outs, places], dtype=tl.float32)
-    for line in tl.static_range(channels * kernel_high * kernel_wide):
-        row = place // wide * down + line % (kernel_high * kernel_wide) // kernel_wide - above
-        column = place % wide * right + line % kernel_wide - before
-        inside = (place < high * wide) & (row >= 0) & (row < height) & (column >= 0) & (column < width)
-        pixel = (record * channels + line // (kernel_high * kernel_wide)) * (height * width) + row * width + column
-        shown = tl.load(given + pixel, mask=inside, other=0.0)
-        factor = tl.load(weight + out * (channels * kernel_high * kernel_wide) + line, mask=out < count, other=0.0)
-        values += factor[:, None] * shown[None, :]
-    at = (record * count + out[:, None]) * (high * wide) + place[None, :]
-    tl.store(found + at, values, mask=(out < count)[:, None] & (place < high * wide)[None, :])
-
-
-@jit
-def _products_kernel(
-    slope,
-    given,
-    rows,
-    squares,
-    outs: tl.constexpr,
-    channels: tl.constexpr,
-    height: tl.constexpr,
-    width: tl.constexpr,
-    high: tl.constexpr,
-    wide: tl.constexpr,
-    kernel_high: tl.constexpr,
-    kernel_wide: tl.constexpr,
-    down: tl.constexpr,
-    right: tl.constexpr,
-    above: tl.constexpr,
-    before: tl.constexpr,
-    along: tl.constexpr,
-    across: tl.constexpr,
-    deep: tl.constexpr,
-):
-    """A tile of one image's gradient, of maps whose pixels lie side by side."""
-    columns: tl.constexpr = kernel_high * kernel_wide * channels
-    record, out, column = _tile(outs, columns, along, across)
-    channel, tap = column % channels, column // channels
-    found = tl.zeros([along, across], dtype=tl.float32)
-    for start in range(0, high * wide, deep):
-        place = start + tl.arange(0, deep)
-        row = (place // wide * down - above)[None, :] + (tap // kernel_wide)[:, None]
-        left = (place % wide * right - before)[None, :] + (tap % kernel_wide)[:, None]
-        seen = (place < high * wide)[None, :] & (column < columns)[:, None]
-        seen = seen & (row >= 0) & (row < height) & (left >= 0) & (left < width)
-        pixel = channel[:, None] * (height * width) + row * width + left
-        shown = tl.load(given + record * (channels * height * width) + pixel, mask=seen, other=0.0)
-        at = (record * outs + out[:, None]) * (high * wide) + place[None, :]
-        by = tl.load(slope + at, mask=(out < outs)[:, None] & (place < high * wide)[None, :], other=0.0)
-        found = tl.dot(by, tl.trans(shown.to(by.dtype)), found, input_precision="tf32x3")
-    _keep(found, record, out, column, rows, squares, outs, columns)
-
-
-@jit
-def _tap_products_kernel(
-    slope,
-    given,
-    rows,
-    squares,
-    outs: tl.constexpr,
-    channels: tl.constexpr,
-    height: tl.constexpr,
-    width: tl.constexpr,
-    high: tl.constexpr,
-    wide: tl.constexpr,
-    kernel_high: tl.constexpr,
-    kernel_wide: tl.constexpr,
-    down: tl.constexpr,
-    right: tl.constexpr,
-    above: tl.constexpr,
-    before: tl.constexpr,
-    along: tl.constexpr,
-    across: tl.constexpr,
-    deep: tl.constexpr,
-):
-    """The same of maps whose channels lie side by side, where all columns of a tile belong to one pixel of the kernel.
-
-    So what is read lies in lines of many channels, and whether a line is seen is one question.
-    """
-    columns: tl.constexpr = kernel_high * kernel_wide * channels
-    record, out, column = _tile(outs, columns, along, across)
-    parts: tl.constexpr = channels // across
-    part = tl.program_id(0) % (columns // across)
-    tap, channel = part // parts, part % parts * across + tl.arange(0, across)
-    found = tl.zeros([along, across], dtype=tl.float32)
-    for start in range(0, high * wide, deep):
-        place = start + tl.arange(0, deep)
-        row = place // wide * down - above + tap // kernel_wide
-        left = place % wide * right - before + tap % kernel_wide
-        seen = (place < high * wide) & (row >= 0) & (row < height) & (left >= 0) & (left < width)
-        pixel = record * (height * width) + row * width + left
-        shown = tl.load(given + pixel[:, None] * channels + channel[None, :], mask=seen[:, None], other=0.0)
-        at = (record * (high * wide) + place)[:, None] * outs + out[None, :]
-        if outs % along == 0:
-            by = tl.load(slope + at, mask=(place < high * wide)[:, None], other=0.0)
-        else:
-            by = tl.load(slope + at, mask=(place < high * wide)[:, None] & (out < outs)[None, :], other=0.0)
-        found = tl.dot(tl.trans(by), shown, found, input_precision="tf32x3")
-    _keep(found, record, out, column, rows, squares, outs, columns)
-
-
-@jit
-def _tile(outs: tl.constexpr, columns: tl.constexpr, along: tl.constexpr, across: tl.constexpr):
-    """Which image, outputs and columns of its gradient are this program's; those of an image follow each other."""
-    wide: tl.constexpr = (columns + across - 1) // across
-    tiles: tl.constexpr = wide * ((outs + along - 1) // along)
-    tile = tl.program_id(0) % tiles
-    out = tile // wide * along + tl.arange(0, along)
-    return (tl.program_id(0) // tiles).to(tl.int64), out, tile % wide * across + tl.arange(0, across)
-
-
-@jit
-def _keep(
-    found,
-    record,
-    out,
-    column,
-    rows,
-    squares,
-    outs: tl.constexpr,
-    columns: tl.constexpr,
-):
-    """Write a tile, and the squared length of what is written."""
-    held = found.to(rows.dtype.element_ty)
-    inside = (out < outs)[:, None] & (column < columns)[None, :]
-    tl.store(rows + (record * outs + out[:, None]) * columns + column[None, :], held, mask=inside)
-    exact = held.to(tl.float32)
-    lines = tl.sum(exact * exact, axis=1)  # in float32 along a line, in float64 from line to line
-    tl.store(squares + tl.program_id(0), tl.sum(lines.to(tl.float64), axis=0))
