@@ -229,8 +229,8 @@ def test_networks_side_by_side_take_steps_of_adam_in_place(monkeypatch):
         assert all(len({tensor.stride() for tensor in some}) == 1 for some in zip(*lists[:4], strict=True))
         own(*lists, **more)
 
-    own = descent.adam
-    monkeypatch.setattr(descent, "adam", as_on_a_card)
+    own = descent._move
+    monkeypatch.setattr(descent, "_move", as_on_a_card)
     random, rate, betas = torch.Generator().manual_seed(0), 0.1, (0.5, 0.9)
     values = [torch.randn(2, *shape, generator=random) for shape in ((3, 4), (5,), (6, 1))]
     means, squares = ([torch.zeros_like(value) for value in values] for _ in range(2))

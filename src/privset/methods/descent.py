@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim.adam import adam
 
 from privset.facts import PublicFacts, pixel_range
 
@@ -58,23 +57,41 @@ class Adam:
             value -= rate * mean / (square / (1 - self._betas[1] ** self._count)).sqrt_().add_(1e-8)
 
     def _at_once(self, slopes: Sequence[Tensor]) -> None:
-        """A step whose count was raised already, as one operation on all values."""
-        torch._fused_adam_(  # type: ignore[attr-defined] - as torch.optim does
-            list(self._values),
-            # Which wants all that belong together to lie alike.
-            [_lying_like(value, slope) for value, slope in zip(self._values, slopes, strict=True)],
-            self._means,
-            self._squares,
-            [],
-            [self._count.float()] * len(self._means),  # it only reads them, and no other dtype
-            lr=self._rate.float(),
-            beta1=self._betas[0],
-            beta2=self._betas[1],
-            weight_decay=self._decay,
-            eps=1e-8,
-            amsgrad=False,
-            maximize=False,
-        )
+        """A step whose count was raised already, by one operation."""
+        # Which wants all that belong together to lie alike.
+        alike = [_lying_like(value, slope) for value, slope in zip(self._values, slopes, strict=True)]
+        kept = (self._values, alike, self._means, self._squares)
+        _move(*kept, count=self._count.float(), rate=self._rate.float(), betas=self._betas, decay=self._decay)
+
+
+def _move(
+    values: Sequence[Tensor],
+    slopes: Sequence[Tensor],
+    means: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    *,
+    count: Tensor,
+    rate: Tensor | float,
+    betas: tuple[float, float],
+    decay: float = 0.0,
+) -> None:
+    """Step number ``count`` of Adam, in place, as one operation on all values."""
+    counts = [count] * len(values)  # it only reads them
+    torch._fused_adam_(  # type: ignore[attr-defined] - as torch.optim does
+        list(values),
+        list(slopes),
+        list(means),
+        list(squares),
+        [],
+        counts,
+        lr=rate,
+        beta1=betas[0],
+        beta2=betas[1],
+        weight_decay=decay,
+        eps=1e-8,
+        amsgrad=False,
+        maximize=False,
+    )
 
 
 def _lying_like(value: Tensor, slope: Tensor) -> Tensor:
@@ -135,24 +152,8 @@ class _Step(torch.autograd.Function):
         kept = [tensor.view(-1) for tensor in tensors[:-count]]
         slopes = [slope.reshape(-1) for slope in tensors[-count:]]
         values, means, squares = kept[:count], kept[count:-count], kept[-count:]
-        counts = list(taken.repeat(count).unbind())
-        adam(
-            values,
-            slopes,
-            means,
-            squares,
-            [],
-            counts,
-            fused=True,
-            lr=rate,
-            beta1=betas[0],
-            beta2=betas[1],
-            eps=1e-8,
-            weight_decay=0.0,
-            amsgrad=False,
-            maximize=False,
-        )
-        return counts[0]
+        _move(values, slopes, means, squares, count=taken + 1, rate=rate, betas=betas)
+        return taken + 1
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
