@@ -82,16 +82,8 @@ class _Overlapped(torch.autograd.Function):
 
     @staticmethod
     def forward(added: Tensor) -> Tensor:  # type: ignore[override]
-        count, channels, rows, columns, high, wide = added.shape
-        around = F.pad(added.contiguous(), (columns - 1, columns - 1, rows - 1, rows - 1))
-        image, channel, line, tap, below, beside = around.stride()
-        # A tap that is one further in the patch is there for the pixel that is one before.
-        taps = around.as_strided(
-            (count, channels, high + rows - 1, wide + columns - 1, rows, columns),
-            (image, channel, below, beside, line - below, tap - beside),
-            around.storage_offset() + (rows - 1) * below + (columns - 1) * beside,
-        )
-        return taps.sum((4, 5))
+        *_, rows, columns, high, wide = added.shape
+        return F.fold(added.flatten(1, 3).flatten(2), (high + rows - 1, wide + columns - 1), (rows, columns))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:  # noqa: ARG004
