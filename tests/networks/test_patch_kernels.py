@@ -7,8 +7,14 @@ import os
 
 import pytest
 import torch
-from tests.networks.test_patches import SHAPES, by_library, drawn, penalty
-from torch.func import grad, vmap
+from tests.networks.test_patches import (
+    SHAPES,
+    assert_derivatives_are_those_of_the_library,
+    assert_derivatives_are_true,
+    assert_networks_are_apart,
+    by_library,
+    drawn,
+)
 
 from privset import convolutions
 from privset.networks import patch_kernels, patches
@@ -101,17 +107,10 @@ def test_by_kernels_derivatives_of_many_networks_are_those_of_the_library(shape,
     channels, height, width = shape[0], min(shape[1], 9), min(shape[2], 9)
     kernels = drawn(3, 4, channels, 5, 5, seed=1).to(CARD)
     maps = (drawn(3, 2, channels, height, width) if own_maps else drawn(2, channels, height, width)).to(CARD)
-    dims = (0, 0 if own_maps else None)
     assert torch.allclose(
         convolved_by_products(maps.flatten(0, -4), kernels[0]), by_library(maps.flatten(0, -4), kernels[0])
     )
-    for by in (0, 1):
-        found, expected = (
-            vmap(grad(penalty(convolve), argnums=by), in_dims=dims)(kernels, maps)
-            for convolve in (convolved_by_products, by_library)
-        )
-        assert found.shape == expected.shape
-        assert torch.allclose(found, expected)
+    assert_derivatives_are_those_of_the_library(kernels, maps, (0, 0 if own_maps else None))
 
 
 @needs_kernels
@@ -119,28 +118,13 @@ def test_by_kernels_derivatives_of_many_networks_are_those_of_the_library(shape,
 def test_by_kernels_derivatives_are_true_to_the_second_order():
     maps, kernel = drawn(1, 3, 2, 2).to(CARD), drawn(2, 2, 5, 5, seed=1).to(CARD)
     slope = drawn(1, 2, 1, 2, seed=2).to(CARD)
-    for leaf in (maps, kernel, slope):
-        leaf.requires_grad_()
-    size = maps.shape[1:3]
-    for operation, given in (
-        (patches._Convolved.apply, (maps, kernel)),
-        (lambda slope, kernel: patches._ByMaps.apply(slope, kernel, size), (slope, kernel)),
-        (patches._ByKernel.apply, (slope, maps)),
-    ):
-        assert torch.autograd.gradcheck(operation, given, fast_mode=True)
-        assert torch.autograd.gradgradcheck(operation, given, fast_mode=True)
+    assert_derivatives_are_true(maps, kernel, slope, fast_mode=True)
 
 
 @needs_kernels
 @pytest.mark.usefixtures("kernels_everywhere")
 def test_by_kernels_what_one_network_is_shown_changes_no_other():
-    kernels, maps = drawn(5, 3, 2, 5, 5, seed=1).to(CARD), drawn(5, 3, 2, 7, 5).to(CARD)
-    before = vmap(grad(penalty(convolved_by_products)))(kernels, maps)
-    kernels[2], maps[2] = float("nan"), float("nan")
-    after = vmap(grad(penalty(convolved_by_products)))(kernels, maps)
-    others = [0, 1, 3, 4]
-    assert torch.equal(before[others], after[others])
-    assert after[2].isnan().all()
+    assert_networks_are_apart(CARD)
 
 
 def test_a_processor_has_no_use_for_the_kernels():

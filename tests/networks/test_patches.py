@@ -46,7 +46,10 @@ def test_values_are_those_of_the_library(shape):
 def test_first_and_second_derivatives_of_many_networks_are_those_of_the_library(shape, own_maps):
     kernels = drawn(3, 6, shape[0], 5, 5, seed=1)
     maps = drawn(3, 4, *shape) if own_maps else drawn(4, *shape)
-    dims = (0, 0 if own_maps else None)
+    assert_derivatives_are_those_of_the_library(kernels, maps, (0, 0 if own_maps else None))
+
+
+def assert_derivatives_are_those_of_the_library(kernels, maps, dims):
     for by in (0, 1):
         found, expected = (
             vmap(grad(penalty(convolve), argnums=by), in_dims=dims)(kernels, maps)
@@ -114,7 +117,11 @@ def test_what_all_networks_are_shown_is_cut_into_patches_once(monkeypatch):
 
 
 def test_what_one_network_is_shown_changes_no_other():
-    kernels, maps = drawn(5, 3, 2, 5, 5, seed=1), drawn(5, 3, 2, 7, 5)
+    assert_networks_are_apart("cpu")
+
+
+def assert_networks_are_apart(device):
+    kernels, maps = drawn(5, 3, 2, 5, 5, seed=1).to(device), drawn(5, 3, 2, 7, 5).to(device)
     before = vmap(grad(penalty(convolved_by_products)))(kernels, maps)
     kernels[2], maps[2] = float("nan"), float("nan")
     after = vmap(grad(penalty(convolved_by_products)))(kernels, maps)
@@ -166,6 +173,10 @@ def test_derivatives_of_all_three_operations_are_true_to_the_second_order(shape)
     channels, height, width = shape
     maps, kernel = drawn(2, height, width, channels), drawn(3, channels, 5, 5, seed=1)
     slope = drawn(2, (height + 1) // 2, (width + 1) // 2, 3, seed=2)
+    assert_derivatives_are_true(maps, kernel, slope)
+
+
+def assert_derivatives_are_true(maps, kernel, slope, **how):
     for leaf in (maps, kernel, slope):
         leaf.requires_grad_()
     size = maps.shape[1:3]
@@ -174,5 +185,5 @@ def test_derivatives_of_all_three_operations_are_true_to_the_second_order(shape)
         (lambda slope, kernel: patches._ByMaps.apply(slope, kernel, size), (slope, kernel)),
         (patches._ByKernel.apply, (slope, maps)),
     ):
-        assert torch.autograd.gradcheck(operation, given)
-        assert torch.autograd.gradgradcheck(operation, given)
+        assert torch.autograd.gradcheck(operation, given, **how)
+        assert torch.autograd.gradgradcheck(operation, given, **how)
