@@ -102,18 +102,18 @@ def channels_last(maps: Tensor) -> Tensor:
     """
     if maps.is_contiguous(memory_format=torch.channels_last) or not _turns(maps):
         return maps.contiguous(memory_format=torch.channels_last)
-    turned = torch.empty_like(maps, memory_format=torch.channels_last)
-    _turn(maps.contiguous(), turned, maps.shape[1], maps[0, 0].numel())
-    return turned
+    found = torch.empty_like(maps, memory_format=torch.channels_last)
+    _turn(maps.contiguous(), found, maps.shape[1], maps[0, 0].numel())
+    return found
 
 
 def channels_first(maps: Tensor) -> Tensor:
     """The other way round: the pixels of a map side by side."""
     if maps.is_contiguous() or not (_turns(maps) and maps.is_contiguous(memory_format=torch.channels_last)):
         return maps.contiguous()
-    turned = torch.empty_like(maps, memory_format=torch.contiguous_format)
-    _turn(maps, turned, maps[0, 0].numel(), maps.shape[1])
-    return turned
+    found = torch.empty_like(maps, memory_format=torch.contiguous_format)
+    _turn(maps, found, maps[0, 0].numel(), maps.shape[1])
+    return found
 
 
 def turned(maps: Tensor, *, last: bool) -> Tensor:
