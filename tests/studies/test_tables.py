@@ -108,6 +108,14 @@ def test_what_a_command_took_is_read_from_its_file(tmp_path):
         text = json.dumps(found | {"accuracy": accuracy})
         (tmp_path / "speed" / f"release-{device.split()[0]}.json").write_text(text, encoding="utf-8")
     (tmp_path / "speed" / "gradient-cpu.json").write_text("{}", encoding="utf-8")
+    untrained = found | {"what": "privset generate --method dp-merf"}
+    trained = untrained | {"accuracy": accuracy, "training": {"networks": 3, "seconds": 12.3}}
+    for name, one in (("a", untrained), ("b", trained)):
+        (tmp_path / "speed" / f"dp-merf-release-{name}.json").write_text(json.dumps(one), encoding="utf-8")
+    assert seconds("dp-merf-release", tmp_path).splitlines()[2:] == [
+        "| `privset generate --method dp-merf` | Some Card | 62 |  |",
+        "| `privset generate --method dp-merf` | Some Card | 62 + 12 | 95.4 ± 0.3 |",
+    ]
     lines = seconds("release", tmp_path).splitlines()
     assert lines[2:] == [
         "| `privset generate` | Some Card | 62 | 95.4 ± 0.3 |",

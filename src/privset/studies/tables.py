@@ -149,14 +149,18 @@ def replay(data: str, results: Path) -> str:
 
 
 def seconds(kind: str, results: Path) -> str:
-    """The commands of benchmarks/KIND.py that are on file, as a Markdown table: how long each took, what came out."""
+    """The commands of benchmarks/KIND.py that are on file, as a Markdown table: how long each took, what came out.
+
+    Seconds of training on what came out, where these were counted, are added to it with a plus.
+    """
     columns = ["command", "on", "seconds", "accuracy"]
     rows = [columns, ["---"] * len(columns)]
     for path in sorted((results / "speed").glob(f"{kind}-*.json")):
         found = json.loads(path.read_bytes())
         machine = f"{found['cores']} CPU cores" if found["device"] == "cpu" else found["device"]
-        accuracy = found["accuracy"]
-        rows.append([f"`{found['what']}`", machine, f"{found['value']:.0f}", _accuracy(accuracy)])
+        accuracy = _accuracy(found["accuracy"]) if "accuracy" in found else ""
+        took = f"{found['value']:.0f}" + (f" + {found['training']['seconds']:.0f}" if "training" in found else "")
+        rows.append([f"`{found['what']}`", machine, took, accuracy])
     return _markdown(rows)
 
 
