@@ -3,6 +3,7 @@
 - ``images/sets.png``: two synthetic sets that a study made, side by side;
 - ``images/gradients-*.svg``: how long a clipped gradient sum takes, from `results/speed`;
 - ``images/continual-*.svg``: accuracy against stage, as the study `continual` drew it;
+- ``images/psg-*-along.svg``: accuracy against epsilon, as the study `psg` drew it;
 - in ``reproduction.md``, between ``<!-- studies -->`` and ``<!-- end of studies -->``: every study, its command, every
   cell, and whether it is on file in ``results/``;
 - in ``methods/index.md``, between ``<!-- methods -->`` and ``<!-- end of methods -->``: every method there is.
@@ -76,14 +77,15 @@ def gradients(results: Path) -> dict[Path, bytes]:
     return drawn
 
 
-def courses(results: Path) -> dict[Path, bytes]:
-    """By their place: the curves of the study of continual learning."""
-    return {PICTURE.with_name(path.name): path.read_bytes() for path in (results / "continual").glob("*.svg")}
+def curves(results: Path) -> dict[Path, bytes]:
+    """By their place: the curves of studies that follow a run, or one party after the other."""
+    drawn = (path for study in ("continual", "psg") for path in (results / study).glob("*.svg"))
+    return {PICTURE.with_name(path.name): path.read_bytes() for path in drawn}
 
 
 def pictures(results: Path) -> dict[Path, bytes]:
     """Everything drawn, by its place."""
-    return {PICTURE: picture(results)} | gradients(results) | courses(results)
+    return {PICTURE: picture(results)} | gradients(results) | curves(results)
 
 
 def studies(results: Path) -> str:

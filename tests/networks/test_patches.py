@@ -157,6 +157,7 @@ def test_channels_lie_side_by_side_from_one_layer_to_the_next():
     assert found.relu().permute(0, 2, 3, 1).is_contiguous()
 
 
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events")  # that of torch 2.11 says so whenever it begins
 def test_no_image_is_taken_by_itself():
     kernels, maps = drawn(2, 6, 3, 5, 5), drawn(2, 4, 3, 8, 8)
     with warnings.catch_warnings(), torch.profiler.profile() as profile:
