@@ -24,8 +24,9 @@ def test_a_phase_that_was_cut_is_counted_in_full(methods, tmp_path):
     assert (warm_up["steps"], warm_up["timed"]) == (20, methods.FEW - methods.UNCOUNTED)
     assert training["steps"] == 100
     assert training["timed"] < 97
-    minutes = sum(phase["steps"] * phase["seconds a step"] for phase in found["phases"].values()) / 60
-    assert found["value"] == pytest.approx(minutes)
+    seconds = sum(phase["steps"] * phase["seconds a step"] for phase in found["phases"].values())
+    assert 0 < found["before"] < found["seconds"]
+    assert found["value"] == pytest.approx((found["before"] + seconds) / 60)
     assert {"what", "command", "commit", "device", "seconds", "versions"} <= found.keys()
 
 
@@ -51,8 +52,10 @@ def test_a_clock_leaves_the_first_steps_out(methods, monkeypatch):
     clock.halt()
     (phase,) = clock.phases.values()
     assert (phase.taken, phase.counted) == (5, 2)
-    # The clock was looked at once to begin, after each of three steps, after the two that count, and to stop.
-    assert phase.seconds == 6 - 3
+    # The clock was looked at once when made, once to begin, after each of three steps, after the two that count, and to
+    # stop.
+    assert clock.before == 1 - 0
+    assert phase.seconds == 7 - 4
 
 
 def test_a_set_of_another_size_is_a_run_of_its_own(methods, tmp_path):

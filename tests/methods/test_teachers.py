@@ -10,8 +10,10 @@ from privset.errors import BudgetError, ConfigError
 from privset.facts import scale
 from privset.methods import DataLens, DataLensConfig, GPate, GPateConfig, GsWgan, teachers
 from privset.methods.drawing import drawn, even_labels
+from privset.methods.gs_wgan import Lessons
 from privset.methods.teachers import claimed_epsilon, discriminator_of, settled, teaching, wishes
-from privset.networks.adversaries import ConditionalDcgan
+from privset.networks.adversaries import ConditionalDcgan, ConditionalDiscriminator
+from privset.networks.critics import Critic
 from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, Ledger, PrivacyBudget, seeded_noise, spend
 
@@ -144,6 +146,41 @@ def test_teachers_are_told_how_many_steps_they_have_taken(name):
     method = METHODS[name](config)
     method.run(Listening(records_for(FACTS), FACTS, Ledger(budget), seeded_noise(0)), method.plan(FACTS, budget))
     assert told == list(range(2 + config.steps * config.teacher_steps))
+
+
+NETWORKS = {"g-pate": ConditionalDiscriminator, "datalens": ConditionalDiscriminator, "gs-wgan": Critic}
+CARD = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no graphics card"))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_wards_begin_where_the_run_computes(name, monkeypatch):
+    # To draw thousands of networks by the processor, and send them, takes longer than some runs.
+    begun, kind = [], NETWORKS[name]
+    function = "first_weights" if kind is Critic else "begin"
+    original = getattr(kind, function)
+
+    def watched(self, seed, device=None):
+        begun.append(device)
+        return original(self, seed, device)
+
+    monkeypatch.setattr(kind, function, watched)
+    method, budget = (METHODS | {"gs-wgan": GsWgan})[name](TINY[name]), PrivacyBudget(epsilon=5.0)
+    method.run(Curator(records_for(FACTS), FACTS, Ledger(budget), seeded_noise(0)), method.plan(FACTS, budget))
+    assert set(begun) - {None} == {torch.device("cpu")}
+
+
+@pytest.mark.parametrize("device", ["cpu", CARD])
+def test_first_states_lie_on_the_device_and_are_known_by_the_seed(device):
+    device = torch.device(device)
+    begin, _ = teaching(CONFIG, FACTS, 5, device)
+    lessons = Lessons(TINY["gs-wgan"], FACTS)
+    for one in (begin, lambda numbers: lessons.begin(5, numbers, device)):
+        states, again = one(range(3)), one(range(2, 3))
+        assert {value.device.type for value in states.values()} == {device.type}
+        assert all(torch.equal(value[2:], again[name]) for name, value in states.items())
+        random = [value for value in states.values() if value.is_floating_point() and value[0].unique().numel() > 1]
+        assert random
+        assert not any(torch.equal(value[0], value[1]) for value in random)
 
 
 @pytest.mark.parametrize("norm", [True, False])

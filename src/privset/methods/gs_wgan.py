@@ -247,7 +247,7 @@ class GsWgan(SetMethod[GsWganConfig]):
 
         seeds = int(torch.randint(2**31, (), generator=random))
         critics = curator.appoint(
-            config.critics, lambda which: lessons.begin(seeds, which), batch_size=config.critic_batch_size
+            config.critics, lambda which: lessons.begin(seeds, which, device), batch_size=config.critic_batch_size
         )
         observer.phase("warming up critics", config.warm_up)
         for _ in range(config.warm_up):
@@ -294,13 +294,13 @@ class Lessons:
     def __init__(self, config: GsWganConfig, facts: PublicFacts) -> None:
         self._critic, self._rate = Critic(facts, width=config.critic_width, dense=config.shallow), config.critic_rate
 
-    def begin(self, seed: int, numbers: range) -> State:
+    def begin(self, seed: int, numbers: range, device: torch.device | None = None) -> State:
         """First states of the critics of these numbers: weights, and what Adam remembers."""
-        state = self._critic.first_weights(seed + number for number in numbers)
+        state = self._critic.first_weights((seed + number for number in numbers), device)
         for name in self._critic.shapes:
             state["mean of " + name] = torch.zeros_like(state[name])
             state["square of " + name] = torch.zeros_like(state[name])
-        return state | {"steps": torch.zeros(len(numbers))}
+        return state | {"steps": torch.zeros(len(numbers), device=device)}
 
     def learn(self, state: State, images: Tensor, labels: Tensor, public: Public) -> State:
         """One step of Adam on the loss of WGAN-GP, from records ``[b, c, h, w]`` and as many generated images.

@@ -189,7 +189,7 @@ class TeacherMethod(SetMethod[Config]):
         weights = list(generator.parameters())
         adam = Adam(weights, betas=_BETAS)
         adam.set_rate(config.rate)
-        begin, learn = teaching(config, facts, teacher_seed)
+        begin, learn = teaching(config, facts, teacher_seed, device)
         wards = curator.appoint(config.teachers_for(facts), begin, batch_size=config.batch_size)
         moves, steps = self._moves(curator, plan, wards, random), plan.events[0].count
         taken = torch.zeros((), device=device)
@@ -246,7 +246,9 @@ def settled(generator: ConditionalGenerator, random: torch.Generator) -> Conditi
     return network.eval()
 
 
-def teaching(config: TeacherConfig, facts: PublicFacts, seed: int) -> tuple[Begin, Learn]:
+def teaching(
+    config: TeacherConfig, facts: PublicFacts, seed: int, device: torch.device | None = None
+) -> tuple[Begin, Learn]:
     """How teachers begin, each with weights of its own, and how one learns: a step of Adam on records against images.
 
     It is told, beside the images that were ``made [classes, b, c, h, w]``, how many steps have been ``taken []``: all
@@ -258,7 +260,7 @@ def teaching(config: TeacherConfig, facts: PublicFacts, seed: int) -> tuple[Begi
     names = tuple(discriminator.begin(seed))
 
     def begin(numbers: range) -> State:
-        firsts = [discriminator.begin(seed + number) for number in numbers]
+        firsts = [discriminator.begin(seed + number, device) for number in numbers]
         state = {name: torch.stack([first[name] for first in firsts]) for name in names}
         for name in names:
             state |= {f"{kind} {name}": torch.zeros_like(state[name]) for kind in ("mean", "square")}

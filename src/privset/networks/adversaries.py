@@ -53,17 +53,17 @@ class ConditionalDiscriminator:
             "last": (1, width + classes),
         }
 
-    def begin(self, seed: int) -> Weights:
-        """Initial weights, known by the seed."""
-        random = torch.Generator().manual_seed(seed)
+    def begin(self, seed: int, device: torch.device | None = None) -> Weights:
+        """Initial weights, drawn where they are to lie: known by the seed and the kind of device."""
+        random = torch.Generator(device or "cpu").manual_seed(seed)
         weights: Weights = {}
         for name, shape in self._shapes.items():
             # Nothing makes up for small weights without batch norm: layers would see labels and pixels apart.
             deviation = _FIRST_DEVIATION if self._norm else math.sqrt(2 / shape[1])
-            weights[name] = deviation * torch.randn(shape, generator=random)
-            weights[f"{name} bias"] = torch.zeros(shape[0])
+            weights[name] = deviation * torch.randn(shape, generator=random, device=device)
+            weights[f"{name} bias"] = torch.zeros(shape[0], device=device)
         for name in ("second", "hidden"):
-            weights[f"{name} scale"] = torch.ones(self._shapes[name][0])
+            weights[f"{name} scale"] = torch.ones(self._shapes[name][0], device=device)
         return weights
 
     def __call__(self, weights: Weights, pixels: Tensor, labels: Tensor) -> Tensor:

@@ -55,21 +55,24 @@ class Critic:
         }
         """Of every weight, by name."""
 
-    def first_weights(self, seeds: Iterable[int]) -> Weights:
-        """Fresh critics, one for each seed: weights, stacked ``[critics, ...]``, and the directions beside them."""
-        return {name: torch.stack(values) for name, values in self._drawn(seeds).items()}
+    def first_weights(self, seeds: Iterable[int], device: torch.device | None = None) -> Weights:
+        """Fresh critics, one for each seed: weights, stacked ``[critics, ...]``, and the directions beside them.
 
-    def _drawn(self, seeds: Iterable[int]) -> dict[str, list[Tensor]]:
+        They are drawn where they are to lie, so they are known by the seed and the kind of device.
+        """
+        return {name: torch.stack(values) for name, values in self._drawn(seeds, device).items()}
+
+    def _drawn(self, seeds: Iterable[int], device: torch.device | None) -> dict[str, list[Tensor]]:
         drawn: dict[str, list[Tensor]] = {}
         for seed in seeds:
-            generator = torch.Generator().manual_seed(seed)
+            generator = torch.Generator(device or "cpu").manual_seed(seed)
             for name, shape in self.shapes.items():
                 # As torch begins convolutions and linear layers.
                 bound = 1 / math.sqrt(math.prod(self.shapes[_fed_like(name)][1:]))
-                value = torch.empty(shape).uniform_(-bound, bound, generator=generator)
+                value = torch.empty(shape, device=device).uniform_(-bound, bound, generator=generator)
                 drawn.setdefault(name, []).append(value)
                 if len(shape) > 1:
-                    along = torch.randn(shape[0], generator=generator)
+                    along = torch.randn(shape[0], generator=generator, device=device)
                     drawn.setdefault(_DIRECTION + name, []).append(along / along.norm())
         return drawn
 

@@ -53,7 +53,7 @@ _IMAGES_EACH, _IMAGES_EACH_ON_A_CARD = 64, 16
 is reckoned by, and the fewer parts wards are taken in, the less it waits for the next of many small operations."""
 
 _BEGUN_AT_ONCE = 256
-"""Wards whose first states are made together, by the processor and in its memory."""
+"""Wards whose first states are made together, in memory beside that of all."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
