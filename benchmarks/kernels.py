@@ -20,13 +20,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor
 
-from machine import described
+from machine import FACTS, described
 from privset import convolutions
 from privset.convolutions import Form
 from privset.methods import transport_kernels
 from privset.methods.matching import _STABILISER, row_cosine_distance
 from privset.methods.matching_kernels import row_cosine
-from privset.methods.transport import falling, potentials
+from privset.methods.transport import Transport, potentials
 from privset.networks import patch_kernels, patches
 from privset.privacy import clipping_kernels
 from privset.privacy.clipping import Shares
@@ -117,13 +117,7 @@ def pairs(count: int, device: torch.device) -> Iterator[tuple[str, Work, Work]]:
 
     yield "distance of two gradients", lambda: row_cosine(first, second, _STABILISER)[1], slopes
 
-    costs, logs, other_logs = (400 * torch.rand(size, device=device) for size in ((50, 83), (50,), (83,)))
-    temperatures = falling(73.4, 0.05, 0.5)
-    yield (
-        "potentials of a transport of 50 images",
-        lambda: transport_kernels.potentials(costs, logs, other_logs, temperatures)[0],
-        lambda: potentials(costs, logs, other_logs, temperatures)[0],
-    )
+    yield from _of_transport(device)
     for side, channels, taps, step in ((28, 1, 5, 2), (14, WIDTH // 4, 5, 2), (7, WIDTH // 2, 3, 1)):
         seen = torch.randn(NETWORKS, count, side, side, channels, device=device)
         yield (
@@ -136,6 +130,42 @@ def pairs(count: int, device: torch.device) -> Iterator[tuple[str, Work, Work]]:
         "weights of critics laid out to go back",
         lambda: patch_kernels.taps(critics),
         lambda: patches.taps_by_torch(critics),
+    )
+
+
+def _of_transport(device: torch.device) -> Iterator[tuple[str, Work, Work]]:
+    """What DP-Sinkhorn asks of 50 images and 83 others."""
+    transport = Transport(FACTS, label_scale=15.0, l1_weight=1.0)
+    images, others = (torch.rand(size, 784, device=device) * 2 - 1 for size in (50, 83))
+    labels, other_labels = (torch.randint(10, (size,), device=device) for size in (50, 83))
+    given, how = (images, labels, others, other_labels), {"l1_weight": 1.0, "other_label": transport.other_label}
+    costs, weights = transport.costs(*given), torch.full((83,), 1 / 83, device=device)
+    yield (
+        "costs of a transport of 50 images",
+        lambda: transport_kernels.costs(*given, **how),
+        lambda: transport.costs(*given),
+    )
+    blur, logs, other_logs = transport.temperatures[-1], torch.full((50,), 1 / 50, device=device).log(), weights.log()
+
+    def plan() -> Tensor:
+        _, other = potentials(costs, logs, other_logs, transport.temperatures)
+        return (other_logs + (other - costs) / blur).softmax(1) / 50
+
+    yield (
+        "plan of a transport of 50 images",
+        lambda: transport_kernels.plans(costs, weights, transport.temperatures)[1],
+        plan,
+    )
+    cheapest = plan()
+
+    def slope() -> Tensor:
+        leaf = images.detach().requires_grad_()
+        return torch.autograd.grad((cheapest * transport.costs(leaf, *given[1:])).sum(), leaf)[0]
+
+    yield (
+        "slope of a transport of 50 images",
+        lambda: transport_kernels.slopes(images, others, cheapest, l1_weight=1.0),
+        slope,
     )
 
 

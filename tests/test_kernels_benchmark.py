@@ -31,7 +31,7 @@ def test_both_give_the_same(kernels, monkeypatch):
         assert found.shape == expected.shape
         assert float((found - expected).norm() / expected.norm()) < 0.01
         names.append(name)
-    assert len(set(names)) == len(names) == 17
+    assert len(set(names)) == len(names) == 19
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")

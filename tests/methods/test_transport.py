@@ -96,48 +96,98 @@ def test_a_smooth_minimum_of_one_cost_is_that_cost():
     assert math.isinf(float(softmin(torch.tensor([[7.0]]), torch.tensor([-math.inf]), 0.3)))
 
 
-@needs_kernels
-@pytest.mark.parametrize(("count", "places", "drawn"), [(50, 83, 47), (16, 16, 16), (3, 40, 1), (70, 5, 5)])
-def test_the_kernel_finds_the_same_potentials(count, places, drawn):
+def weighted(count, places, drawn, *, pixels=100):
+    """Labelled images and others, of which only the first few have a weight, in float64."""
     random = torch.Generator().manual_seed(0)
-    costs = 400 * torch.rand(count, places, generator=random, dtype=torch.float64) ** 2
-    logs, other_logs = torch.rand(count, generator=random).log(), torch.full((places,), -math.inf)
-    other_logs[:drawn] = -math.log(drawn)
-    temperatures = falling(73.4, 0.05, 0.5)
-    expected = potentials(costs, logs.double(), other_logs.double(), temperatures)
-    strange = costs.float().T.contiguous().T.to(CARD)
-    found = transport_kernels.potentials(strange, logs.to(CARD), other_logs.to(CARD), temperatures)
-    for ours, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(ours.cpu().double(), theirs, rtol=1e-4, atol=1e-3)
+    images, others = (torch.rand(size, pixels, generator=random).double() * 2 - 1 for size in (count, places))
+    others[: min(3, places)] = images[: min(3, places)]  # where the slope of a length jumps
+    labels, other_labels = (torch.randint(3, (size,), generator=random) for size in (count, places))
+    weights = torch.zeros(places, dtype=torch.float64)
+    weights[:drawn] = 1 / drawn
+    return images, labels, others, other_labels, weights
+
+
+SIZES = [(50, 83, 47), (16, 16, 16), (3, 40, 1), (70, 5, 5)]
 
 
 @needs_kernels
-def test_a_transport_by_the_kernel_has_the_same_cost_and_gradient(monkeypatch):
-    x, lx, y, ly = (part.float() if part.is_floating_point() else part for part in clouds())
+@pytest.mark.parametrize(("count", "places", "drawn"), SIZES)
+@pytest.mark.parametrize("pixels", [100, 300])
+def test_the_kernels_find_the_same_costs_and_slopes(count, places, drawn, pixels):
+    images, labels, others, other_labels, _ = weighted(count, places, drawn, pixels=pixels)
+    transport = Transport(FACTS, label_scale=15.0, l1_weight=3.0)
+    strange = images.float().T.contiguous().T.to(CARD)
+    ours = transport_kernels.costs(
+        strange,
+        labels.to(CARD),
+        others.float().to(CARD),
+        other_labels.to(CARD),
+        l1_weight=3.0,
+        other_label=transport.other_label,
+    )
+    leaf = images.clone().requires_grad_()
+    theirs = transport.costs(leaf, labels, others, other_labels)
+    torch.testing.assert_close(ours.cpu().double(), theirs.detach(), rtol=1e-5, atol=1e-4)
+    plan = torch.rand(places, count, dtype=torch.float64).T
+    (expected,) = torch.autograd.grad((plan * theirs).sum(), leaf)
+    found = transport_kernels.slopes(strange, others.float().to(CARD), plan.float().to(CARD), l1_weight=3.0)
+    torch.testing.assert_close(found.cpu().double(), expected, rtol=1e-4, atol=1e-4)
+
+
+@needs_kernels
+@pytest.mark.parametrize(("count", "places", "drawn"), SIZES)
+@pytest.mark.parametrize("alike", [True, False])
+def test_the_kernel_finds_the_same_plan(count, places, drawn, alike):
+    random = torch.Generator().manual_seed(0)
+    costs = (400 * torch.rand(count, places, generator=random, dtype=torch.float64) ** 2).requires_grad_()
+    *_, weights = weighted(count, places, drawn)
+    weights = torch.full((places,), 1 / places, dtype=torch.float64) if alike else weights
+    logs, other_logs = torch.full((count,), -math.log(count), dtype=torch.float64), weights.log()
+    blur, temperatures = 2.0, falling(73.4, 2.0, 0.5)
+    potential, other = potentials(costs, logs, other_logs, temperatures)
+    last = softmin(costs, other_logs + other / blur, blur).mean()
+    back = (weights * softmin(costs.T, logs + potential / blur, blur)).sum()
+    expected = (last + back).detach(), *(torch.autograd.grad(one, costs)[0] for one in (last, back))
+    strange = costs.detach().float().T.contiguous().T.to(CARD)
+    found = transport_kernels.plans(strange, None if alike else weights.float().to(CARD), temperatures)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours.cpu().double(), theirs, rtol=1e-3, atol=1e-6)
+
+
+@needs_kernels
+@pytest.mark.parametrize("others_move", [False, True])
+@pytest.mark.parametrize("alike", [False, True])
+def test_a_transport_by_the_kernels_has_the_same_cost_and_gradients(monkeypatch, others_move, alike):
+    images, labels, others, other_labels, weights = weighted(12, 20, 13, pixels=64)
     transport, found = Transport(FACTS, label_scale=15.0, l1_weight=1.0), []
     for kernel in (False, True):
-        monkeypatch.setattr(transport_kernels, "fits", lambda _, kernel=kernel: kernel)
-        leaf = x.to(CARD).requires_grad_()
-        cost = transport(leaf, lx.to(CARD), y.to(CARD), ly.to(CARD))
-        found.append((cost.detach(), torch.autograd.grad(cost, leaf)[0]))
-    for ours, theirs in zip(*found, strict=True):
+        monkeypatch.setattr(transport_kernels, "fits", lambda *_, kernel=kernel: kernel)
+        given = [part.to(CARD, torch.float32 if kernel else torch.float64) for part in (images, others, weights)]
+        leaf, other, weight = given[0].requires_grad_(), given[1].requires_grad_(others_move), given[2]
+        cost = transport(leaf, labels.to(CARD), other, other_labels.to(CARD), None if alike else weight)
+        # Of three times the cost: what comes before it counts, too.
+        slopes = torch.autograd.grad(3 * cost, [leaf, other] if others_move else [leaf])
+        found.append([values.detach().double() for values in (cost, *slopes)])
+    for theirs, ours in zip(*found, strict=True):
         # In float32 a cost of hundreds is known to 3e-5, a thousandth of what the last temperature takes for the same.
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3 * float(theirs.abs().max()))
+        torch.testing.assert_close(ours, theirs, rtol=2e-3, atol=2e-3 * float(theirs.abs().max()))
 
 
 @needs_kernels
-def test_only_what_one_program_can_hold_is_left_to_the_kernel():
-    assert transport_kernels.small(torch.zeros(50, 83))
-    assert transport_kernels.small(torch.zeros(128, 128))
-    assert not transport_kernels.small(torch.zeros(128, 129))
-    assert not transport_kernels.small(torch.zeros(3, 3, dtype=torch.float64))
-    assert transport_kernels.fits(torch.zeros(3, 3, device=CARD)) == (CARD == "cuda")
+def test_only_what_one_program_can_hold_is_left_to_the_kernels():
+    def images(count, dtype=torch.float32):
+        return torch.zeros(count, 4, dtype=dtype)
+
+    assert transport_kernels.small(images(50), images(83))
+    assert transport_kernels.small(images(128), images(128))
+    assert not transport_kernels.small(images(128), images(129))
+    assert not transport_kernels.small(images(3, torch.float64), images(3, torch.float64))
+    assert not transport_kernels.small(images(3), images(3, torch.float64))
+    assert transport_kernels.fits(images(3).to(CARD), images(3).to(CARD)) == (CARD == "cuda")
 
 
 @needs_kernels
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, in the interpreter
 def test_without_any_weight_nothing_is_finite():
-    found = transport_kernels.potentials(
-        torch.ones(3, 4, device=CARD), torch.zeros(3, device=CARD), torch.full((4,), -math.inf, device=CARD), (2.0, 1.0)
-    )
-    assert not any(bool(values.isfinite().any()) for values in found)
+    found = transport_kernels.plans(torch.ones(3, 4, device=CARD), torch.zeros(4, device=CARD), (2.0, 1.0))
+    assert not any(bool(values.isfinite().any()) for values in found[:2])

@@ -181,16 +181,17 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
         averages = [weight.detach().clone() for weight in weights]
         adam = Adam(weights, betas=(0.9, 0.999), weight_decay=config.weight_decay)
         objective = Objective(config, facts)
-        kept, anew = torch.zeros((), device=device), round(config.redrawn * config.batch_size)
+        kept, batch, anew = torch.zeros((), device=device), config.batch_size, round(config.redrawn * config.batch_size)
 
         def codes(labels: Tensor) -> Tensor:
             return sent(network.draw(labels, random), device)
 
         def generate(given: Tensor, labels: Tensor) -> Tensor:
-            """Images of these codes, and behind them the slopes that hold them apart."""
+            """Images of these codes, and behind them the slopes that hold them apart, shortened where drawn anew."""
             with torch.no_grad():
                 images = network(given)
-            return torch.cat([images, objective.apart(images, labels)])
+            slopes = objective.apart(images, labels)
+            return torch.cat([images, slopes[:batch], objective.shortened(slopes[batch:])])
 
         def learn(given: Tensor, slope: Tensor) -> Tensor:
             # Generated again, since two recordings cannot share what autograd remembers.
@@ -207,16 +208,15 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
         outcome = network.state_dict() | {f"average {number}": one for number, one in enumerate(averages)}
         changed = outcome | adam.tensors
         for number in stages.loop("training a generator", event.count, changed, outcome=outcome, look=look):
-            labels = torch.randint(classes, (config.batch_size,), generator=random)
+            labels = torch.randint(classes, (batch,), generator=random)
             given = codes(torch.cat([labels, labels[:anew]]))
             labels = sent(labels, device)
             images, apart = make(given, labels).chunk(2)
-            batch = config.batch_size
             answer = curator.pullback(question, objective, images[:batch], apart[:batch], labels)
             adam.set_rate(cosine(config.rate, number, event.count) if config.decay else config.rate)
             # At first there is little to average.
             kept.fill_(min(config.averaging, (1 + number) / (10 + number)))
-            take(given, torch.cat([answer, objective.shortened(apart[batch:])]))
+            take(given, torch.cat([answer, apart[batch:]]))
         _settle(network, averages, lambda: codes(torch.randint(classes, (AT_ONCE // 5,), generator=random)))
         labels = torch.arange(classes).repeat_interleave(config.per_class)
         trained = TrainedGenerator.of(self._form, network) if config.publish_generator else None

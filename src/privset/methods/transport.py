@@ -9,9 +9,11 @@ constant, so that a graphics card can play the steps back and their number tells
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from privset.facts import PublicFacts
 from privset.methods import transport_kernels
@@ -29,14 +31,19 @@ class Transport:
         l1_weight: Of the distance that is not squared.
         blur: The last temperature.
         scaling: Each temperature over the one before.
+
+    Attributes:
+        l1_weight: As given.
+        other_label: What it costs to move to another label.
+        temperatures: That are gone through.
     """
 
     def __init__(
         self, facts: PublicFacts, *, label_scale: float, l1_weight: float, blur: float = 0.05, scaling: float = 0.5
     ) -> None:
-        self._l1_weight = l1_weight
+        self.l1_weight = l1_weight
         # Two labels differ in two places.
-        self._other_label = 2 * label_scale**2 + l1_weight * 2 * label_scale
+        self.other_label = 2 * label_scale**2 + l1_weight * 2 * label_scale
         diameter = math.sqrt(4 * math.prod(facts.shape) + len(facts.classes) * label_scale**2)
         self.temperatures = falling(max(diameter, blur), blur, scaling)
 
@@ -44,7 +51,7 @@ class Transport:
         """Images ``[n, d]`` and ``[k, d]``, and their labels -> what moving each to each costs ``[n, k]``."""
         squares = images.square().sum(1)[:, None] + others.square().sum(1) - 2 * images @ others.T
         lengths = torch.cdist(images, others, p=1.0)
-        return squares + self._l1_weight * lengths + self._other_label * (labels[:, None] != other_labels)
+        return squares + self.l1_weight * lengths + self.other_label * (labels[:, None] != other_labels)
 
     def __call__(
         self,
@@ -58,18 +65,52 @@ class Transport:
 
         Its gradient is that of the cost under the plan it ends with. Others of weight 0 count for nothing.
         """
+        if transport_kernels.fits(images, others):
+            return _ByKernels.apply(images, labels, others, other_labels, other_weights, self)
         weights = images.new_full((len(images),), 1 / len(images))
         alike = others.new_full((len(others),), 1 / len(others))
         other_weights = alike if other_weights is None else other_weights
         there = self.costs(images, labels, others.detach(), other_labels)
         back = self.costs(others, other_labels, images.detach(), labels) if others.requires_grad else there.detach().T
         logs, other_logs = weights.log(), other_weights.log()
-        find = transport_kernels.potentials if transport_kernels.fits(there) else potentials
-        potential, other = find(there.detach(), logs, other_logs, self.temperatures)
+        potential, other = potentials(there.detach(), logs, other_logs, self.temperatures)
         blur = self.temperatures[-1]
         last = softmin(there, other_logs + other / blur, blur)
         other_last = softmin(back, logs + potential / blur, blur)
         return (weights * last).sum() + (other_weights * other_last).sum()
+
+
+class _ByKernels(torch.autograd.Function):
+    """The same on a graphics card, with the gradient by the images, and by the others if it is wanted."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        images: Tensor,
+        labels: Tensor,
+        others: Tensor,
+        other_labels: Tensor,
+        other_weights: Tensor | None,
+        transport: Transport,
+    ) -> Tensor:
+        ctx.weight = transport.l1_weight
+        found = transport_kernels.costs(
+            images, labels, others, other_labels, l1_weight=ctx.weight, other_label=transport.other_label
+        )
+        total, there, back = transport_kernels.plans(found, other_weights, transport.temperatures)
+        ctx.save_for_backward(images, others, there, back)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        images, others, there, back = ctx.saved_tensors
+        by_images = by_others = None
+        if ctx.needs_input_grad[0]:
+            by_images = slope * transport_kernels.slopes(images, others, there, l1_weight=ctx.weight)
+        if ctx.needs_input_grad[2]:
+            by_others = slope * transport_kernels.slopes(others, images, back.T, l1_weight=ctx.weight)
+        return by_images, None, by_others, None, None, None
 
 
 @torch.no_grad()

@@ -1,4 +1,7 @@
-"""The potentials of optimal transport by one kernel on a graphics card, where torch starts hundreds of small ones."""
+"""Optimal transport of few images by three kernels on a graphics card, where torch starts hundreds of small ones.
+
+What each image costs to move to each other, the plan that is cheapest, and how its cost changes with the images.
+"""
 # pyright: reportMissingImports=false, reportPossiblyUnboundVariable=false, reportInvalidTypeForm=false
 
 from __future__ import annotations
@@ -12,40 +15,96 @@ from privset.kernel_language import AVAILABLE, jit, tl, triton
 
 MOST = 16_384
 """Costs that one program can hold."""
+BESIDE = 16
+"""Others that a program compares an image with together."""
 
 
-def fits(costs: Tensor) -> bool:
-    """Whether the kernel can be used for these costs, where they are."""
-    return AVAILABLE and costs.is_cuda and small(costs)
+def fits(images: Tensor, others: Tensor) -> bool:
+    """Whether the kernels can be used for images ``[n, d]`` and ``[k, d]``, where they are."""
+    return AVAILABLE and images.is_cuda and small(images, others)
 
 
-def small(costs: Tensor) -> bool:
-    """Whether one program can hold them: those of 128 images and as many others, or fewer."""
-    return costs.dtype == torch.float32 and _held(costs)[2] <= MOST
+def small(images: Tensor, others: Tensor) -> bool:
+    """Whether one program can hold all costs: those of 128 images and as many others, or fewer."""
+    return images.dtype == others.dtype == torch.float32 and _held(len(images), len(others))[2] <= MOST
 
 
-def potentials(
-    costs: Tensor, logs: Tensor, other_logs: Tensor, temperatures: tuple[float, ...]
-) -> tuple[Tensor, Tensor]:
-    """As `privset.methods.transport.potentials`; where all weights of a side are 0, not finite."""
-    (rows, columns), (high, wide, held) = costs.shape, _held(costs)
-    potential, other = costs.new_empty(rows), costs.new_empty(columns)
+def costs(
+    images: Tensor, labels: Tensor, others: Tensor, other_labels: Tensor, *, l1_weight: float, other_label: float
+) -> Tensor:
+    """As `privset.methods.transport.Transport.costs`, of ``[n, d]`` and ``[k, d]``; of differences, not of products."""
+    found = images.new_empty(len(images), len(others))
+    with torch.cuda.device_of(images):
+        _costs_kernel[(len(images), triton.cdiv(len(others), BESIDE))](
+            images.contiguous(),
+            labels.contiguous(),
+            others.contiguous(),
+            other_labels.contiguous(),
+            found,
+            columns=len(others),
+            pixels=images.shape[1],
+            l1_weight=l1_weight,
+            other_label=other_label,
+            beside=BESIDE,
+            deep=256,
+            num_warps=4,
+        )
+    return found
+
+
+def plans(
+    costs: Tensor, other_weights: Tensor | None, temperatures: tuple[float, ...]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The cheapest way to move images, all of one weight, to others, at the last temperature.
+
+    Args:
+        costs: Of moving each to each, ``[n, k]``.
+        other_weights: Of the others, ``[k]``; None if theirs are all one, too. If all are 0, nothing found is finite.
+        temperatures: That are gone through.
+
+    Returns:
+        The cost ``[]``, and how much of the weight of each image goes where, and of each other one, both ``[n, k]``.
+    """
+    (rows, columns), (high, wide, held) = costs.shape, _held(*costs.shape)
+    total, there, back = (costs.new_empty(shape) for shape in ((), costs.shape, costs.shape))
     with torch.cuda.device_of(costs):
-        _potentials_kernel[(1,)](
+        _plans_kernel[(1,)](
             costs.contiguous(),
-            logs.contiguous(),
-            other_logs.contiguous(),
-            potential,
-            other,
+            costs if other_weights is None else other_weights.contiguous(),  # which is not read then
+            total,
+            there,
+            back,
             _on_device(temperatures, costs.device),
-            rows,
-            columns,
+            rows=rows,
+            columns=columns,
+            weighted=other_weights is not None,
             steps=len(temperatures),
             high=high,
             wide=wide,
-            num_warps=8 if held > 2048 else 4,
+            num_warps=16 if held > 4096 else 4,
         )
-    return potential, other
+    return total, there, back
+
+
+def slopes(images: Tensor, others: Tensor, plan: Tensor, *, l1_weight: float) -> Tensor:
+    """How the cost of moving images ``[n, d]`` to others ``[k, d]`` by a plan ``[n, k]`` changes with the images."""
+    found = torch.empty_like(images, memory_format=torch.contiguous_format)
+    deep = 128
+    with torch.cuda.device_of(images):
+        _slopes_kernel[(len(images), triton.cdiv(images.shape[1], deep))](
+            images.contiguous(),
+            others.contiguous(),
+            plan,
+            found,
+            *plan.stride(),
+            columns=len(others),
+            pixels=images.shape[1],
+            l1_weight=l1_weight,
+            beside=BESIDE,
+            deep=deep,
+            num_warps=4,
+        )
+    return found
 
 
 @functools.cache
@@ -54,21 +113,48 @@ def _on_device(temperatures: tuple[float, ...], device: torch.device) -> Tensor:
     return torch.tensor(temperatures, device=device)
 
 
-def _held(costs: Tensor) -> tuple[int, int, int]:
-    high, wide = (max(16, triton.next_power_of_2(side)) for side in costs.shape)
+def _held(rows: int, columns: int) -> tuple[int, int, int]:
+    high, wide = (max(16, triton.next_power_of_2(side)) for side in (rows, columns))
     return high, wide, high * wide
 
 
 @jit
-def _potentials_kernel(
-    costs,
-    logs,
-    other_logs,
-    potentials,
+def _costs_kernel(
+    images,
+    labels,
     others,
+    other_labels,
+    costs,
+    columns: tl.constexpr,
+    pixels: tl.constexpr,
+    l1_weight: tl.constexpr,
+    other_label: tl.constexpr,
+    beside: tl.constexpr,
+    deep: tl.constexpr,
+):
+    row, column = tl.program_id(0), tl.program_id(1) * beside + tl.arange(0, beside)
+    total = tl.zeros([beside], dtype=tl.float32)
+    for start in range(0, pixels, deep):
+        place = start + tl.arange(0, deep)
+        image = tl.load(images + row * pixels + place, mask=place < pixels, other=0.0)
+        inside = (column < columns)[:, None] & (place < pixels)[None, :]
+        apart = image[None, :] - tl.load(others + column[:, None] * pixels + place[None, :], mask=inside, other=0.0)
+        total += tl.sum(apart * apart + l1_weight * tl.abs(apart), axis=1)
+    differ = tl.load(labels + row) != tl.load(other_labels + column, mask=column < columns, other=0)
+    tl.store(costs + row * columns + column, total + tl.where(differ, other_label, 0.0), mask=column < columns)
+
+
+@jit
+def _plans_kernel(
+    costs,
+    other_weights,
+    total,
+    there,
+    back,
     temperatures,
-    rows,
-    columns,
+    rows: tl.constexpr,
+    columns: tl.constexpr,
+    weighted: tl.constexpr,
     steps: tl.constexpr,
     high: tl.constexpr,
     wide: tl.constexpr,
@@ -76,23 +162,64 @@ def _potentials_kernel(
     """Weights of what lies outside are 0, so that it counts for nothing; what is found for it is not kept."""
     row, column = tl.arange(0, high), tl.arange(0, wide)
     inside = (row < rows)[:, None] & (column < columns)[None, :]
-    cost = tl.load(costs + row[:, None] * columns + column[None, :], mask=inside, other=0.0)
-    log = tl.load(logs + row, mask=row < rows, other=float("-inf"))
-    other_log = tl.load(other_logs + column, mask=column < columns, other=float("-inf"))
-    first = tl.load(temperatures)
-    potential, other = _softmin(cost, other_log[None, :], first, 1), _softmin(cost, log[:, None], first, 0)
+    place = row[:, None] * columns + column[None, :]
+    cost = tl.load(costs + place, mask=inside, other=0.0)
+    weight, other_weight = tl.where(row < rows, 1.0 / rows, 0.0), tl.where(column < columns, 1.0 / columns, 0.0)
+    if weighted:
+        other_weight = tl.load(other_weights + column, mask=column < columns, other=0.0)
+    log, other_log = _log(weight), _log(other_weight)
+    warmth = tl.load(temperatures)
+    potential, _ = _softmin(cost, other_log[None, :], warmth, 1)
+    other, _ = _softmin(cost, log[:, None], warmth, 0)
     for step in range(steps):
         warmth = tl.load(temperatures + step)
-        new = _softmin(cost, (other_log + other / warmth)[None, :], warmth, 1)
-        other = (other + _softmin(cost, (log + potential / warmth)[:, None], warmth, 0)) / 2
-        potential = (potential + new) / 2
-    tl.store(potentials + row, potential, mask=row < rows)
-    tl.store(others + column, other, mask=column < columns)
+        new, _ = _softmin(cost, (other_log + other / warmth)[None, :], warmth, 1)
+        other_new, _ = _softmin(cost, (log + potential / warmth)[:, None], warmth, 0)
+        potential, other = (potential + new) / 2, (other + other_new) / 2
+    last, shares = _softmin(cost, (other_log + other / warmth)[None, :], warmth, 1)
+    other_last, other_shares = _softmin(cost, (log + potential / warmth)[:, None], warmth, 0)
+    tl.store(total, tl.sum(weight * last, axis=0) + tl.sum(other_weight * other_last, axis=0))
+    tl.store(there + place, weight[:, None] * shares, mask=inside)
+    tl.store(back + place, other_weight[None, :] * other_shares, mask=inside)
+
+
+@jit
+def _log(weight):
+    return tl.where(weight > 0, tl.log(tl.where(weight > 0, weight, 1.0)), float("-inf"))
 
 
 @jit
 def _softmin(cost, logs, warmth, axis: tl.constexpr):
+    """The smooth minimum along an axis, and the share of each cost in it."""
     values = logs - cost / warmth
     largest = tl.max(values, axis=axis)
-    inner = values - (largest[:, None] if axis == 1 else largest[None, :])
-    return -warmth * (largest + tl.log(tl.sum(tl.exp(inner), axis=axis)))
+    heavy = tl.exp(values - (largest[:, None] if axis == 1 else largest[None, :]))
+    total = tl.sum(heavy, axis=axis)
+    return -warmth * (largest + tl.log(total)), heavy / (total[:, None] if axis == 1 else total[None, :])
+
+
+@jit
+def _slopes_kernel(
+    images,
+    others,
+    plan,
+    slopes,
+    row_stride,
+    column_stride,
+    columns: tl.constexpr,
+    pixels: tl.constexpr,
+    l1_weight: tl.constexpr,
+    beside: tl.constexpr,
+    deep: tl.constexpr,
+):
+    row, place = tl.program_id(0), tl.program_id(1) * deep + tl.arange(0, deep)
+    image = tl.load(images + row * pixels + place, mask=place < pixels, other=0.0)
+    found = tl.zeros([deep], dtype=tl.float32)
+    for start in range(0, columns, beside):
+        column = start + tl.arange(0, beside)
+        inside = (column < columns)[:, None] & (place < pixels)[None, :]
+        apart = image[None, :] - tl.load(others + column[:, None] * pixels + place[None, :], mask=inside, other=0.0)
+        weight = tl.load(plan + row * row_stride + column * column_stride, mask=column < columns, other=0.0)
+        sign = tl.where(apart > 0, 1.0, 0.0) - tl.where(apart < 0, 1.0, 0.0)
+        found += tl.sum(weight[:, None] * (2 * apart + l1_weight * sign), axis=0)
+    tl.store(slopes + row * pixels + place, found, mask=place < pixels)
