@@ -206,6 +206,9 @@ def test_training_that_was_stopped_at_any_step_ends_with_the_same_bits(stop):
         method.distil(found, checkpoint=memory, observer=Stopping(stop))
     resumed = method.distil(found, checkpoint=memory)
     assert torch.equal(whole.images, resumed.images)
+    assert whole.generator is not None
+    assert resumed.generator is not None
+    assert all(torch.equal(value, resumed.generator.state[name]) for name, value in whole.generator.state.items())
 
 
 def test_more_images_than_are_drawn_at_once():
@@ -256,6 +259,21 @@ def test_a_step_has_as_many_images_of_every_class_only_if_it_is_to(even, monkeyp
     curator = Curator(records_for(facts), facts, Ledger(PrivacyBudget(epsilon=math.inf)), seeded_noise(0))
     method.run(curator, method.plan(facts, PrivacyBudget(epsilon=math.inf)))
     assert (asked == [[4, 4, 4]] * 6) == even
+
+
+@pytest.mark.parametrize("settle", [False, True])
+def test_settled_norms_are_those_of_many_images_of_all_classes_by_the_last_weights(settle):
+    method, found = measured(dataclasses.replace(TINY_MERF, steps=6, settle=settle), *halves(40))
+    trained = method.distil(found).generator
+    assert trained is not None
+    network = trained.network(found.facts)
+    norms = [layer for layer in network.modules() if isinstance(layer, torch.nn.BatchNorm1d)]
+    seen = []
+    norms[0].register_forward_hook(lambda _, given, __: seen.append(given[0]))
+    with torch.no_grad():
+        network(network.draw(torch.arange(3000) % 2, torch.Generator().manual_seed(7)))
+    apart = (norms[0].running_mean - seen[0].mean(0)).norm() / seen[0].std(0).norm()
+    assert (float(apart) < 0.1) == settle  # of the last steps, a tenth each
 
 
 def test_classes_are_drawn_where_the_published_code_is_followed():

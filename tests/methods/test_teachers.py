@@ -9,9 +9,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from privset.errors import BudgetError, ConfigError
 from privset.facts import scale
 from privset.methods import DataLens, DataLensConfig, GPate, GPateConfig, GsWgan, teachers
-from privset.methods.drawing import drawn, even_labels
+from privset.methods.drawing import drawn, even_labels, settled
 from privset.methods.gs_wgan import Lessons
-from privset.methods.teachers import claimed_epsilon, discriminator_of, settled, teaching, wishes
+from privset.methods.teachers import claimed_epsilon, discriminator_of, teaching, wishes
 from privset.networks.adversaries import ConditionalDcgan, ConditionalDiscriminator
 from privset.networks.critics import Critic
 from privset.observer import Observer

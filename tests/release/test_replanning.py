@@ -117,3 +117,13 @@ def test_settings_with_new_names_or_forms_are_refused(release: Path) -> None:
         settings = certificate.configuration | change
         with pytest.raises(ReleaseError, match=sentence):
             replanning.check(certificate.model_copy(update={"configuration": settings}))
+
+
+def test_a_setting_that_came_later_is_what_was_done_before_it(release: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = load(release).certificate
+    older = {name: value for name, value in certificate.configuration.items() if name != "rate"}
+    older = certificate.model_copy(update={"configuration": older})
+    assert replanning.method_of(older).config.rate is None  # as by default
+    monkeypatch.setattr(TwiceConfig, "earlier", {"rate": 0.5, "limit": 1.0})
+    assert replanning.method_of(older).config.rate == 0.5
+    assert replanning.method_of(older).config.limit == math.inf  # which is recorded

@@ -10,6 +10,7 @@ import torch
 from privset import data, pipeline
 from privset.errors import ConfigError
 from privset.evaluation import evaluate_release
+from privset.methods import METHODS
 from privset.privacy import seeded_noise
 from privset.release.software import versions
 from privset.studies import Cell, Outcome, Results, Study, get, run, runner
@@ -252,6 +253,20 @@ def test_sets_made_with_other_settings_are_not_mixed_in(tmp_path, study, work):
     assert read(tmp_path, "first")["settings"]["runs"] == 3
     assert Results(tmp_path, study).is_outdated(study.cells[0])
     assert not Results(tmp_path, other).is_outdated(changed)
+
+
+def test_files_from_before_a_setting_are_those_of_what_was_done_then(tmp_path, study, work, monkeypatch):
+    run(study, results=tmp_path)
+    path = tmp_path / study.name / "first.json"
+    found = json.loads(path.read_bytes())
+    runs = found["settings"].pop("runs")
+    path.write_text(json.dumps(found), encoding="utf-8")
+    shelf, config = Results(tmp_path, study), METHODS["psg"].config_type
+    assert shelf.is_outdated(study.cells[0])
+    monkeypatch.setattr(config, "earlier", {"runs": runs})
+    assert not shelf.is_outdated(study.cells[0])
+    monkeypatch.setattr(config, "earlier", {"runs": runs + 1})
+    assert shelf.is_outdated(study.cells[0])
 
 
 def test_nothing_starts_without_time(tmp_path, study, work):

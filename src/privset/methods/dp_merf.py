@@ -20,7 +20,7 @@ from privset.methods.caution import few_records
 from privset.methods.checkpoint import Checkpoint, Stages
 from privset.methods.claim import REPLACE, Claim
 from privset.methods.descent import Adam
-from privset.methods.drawing import drawn, even_labels, glimpse
+from privset.methods.drawing import drawn, even_labels, glimpse, settled
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics
 from privset.methods.method import Execution, Synthesis
 from privset.methods.plan import Plan
@@ -39,6 +39,8 @@ _SQUARED_BANDWIDTHS = {"mnist": 105 / 784, "fashion-mnist": 127 / 784}
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DpMerfConfig(SetConfig):
     """Settings of DP-MERF: `waves` to `noise_multiplier` are measured with, the others only distilled with."""
+
+    earlier: ClassVar = {"even": False, "settle": False}
 
     waves: int = 500
     """Random waves that images are seen through, each a cosine and a sine."""
@@ -62,6 +64,9 @@ class DpMerfConfig(SetConfig):
     """Whether each step has as many images of every class as of any other; if not, classes are drawn, as published."""
     rate: float = 0.01
     """Learning rate of the generator at the start; after each fifth of the steps it falls by a tenth."""
+    settle: bool = False
+    """Whether batch norm sees many images of all classes before the set is drawn; if not, its averages are those of the
+    last steps."""
     publish_generator: bool = True
     """Whether the generator is published with the set, so that `privset sample` can draw more images from it."""
 
@@ -202,7 +207,7 @@ class DpMerf(MeasuringMethod[DpMerfConfig]):
             loss = take(codes(labels()))
 
         published = torch.arange(classes).repeat_interleave(config.per_class)
-        network.eval()
+        network = settled(network, random) if config.settle else network.eval()
         trained = TrainedGenerator.of(self._form, network) if config.publish_generator else None
         return Synthesis(drawn(network, published, random), published, generator=trained)
 

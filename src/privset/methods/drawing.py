@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 
@@ -15,6 +16,8 @@ AT_ONCE = 1000
 """Images drawn at a time."""
 _SHOWN = 10
 """Images a class that are shown."""
+_SETTLING = 1000
+"""Images that batch norm is settled on."""
 
 
 def even_labels(count: int, classes: int, random: torch.Generator) -> Tensor:
@@ -25,6 +28,21 @@ def even_labels(count: int, classes: int, random: torch.Generator) -> Tensor:
     """
     decks = [torch.randperm(classes, generator=random) for _ in range(math.ceil(count / classes))]
     return torch.cat(decks)[:count]
+
+
+def settled(generator: ConditionalGenerator, random: torch.Generator) -> ConditionalGenerator:
+    """A copy to draw images from: batch norm has seen many of all classes, where a step's few leave it restless.
+
+    What it has seen is made by the weights as they are, and not by those of the steps before.
+    """
+    network, device = copy.deepcopy(generator), next(generator.parameters()).device
+    for layer in network.modules():
+        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
+            layer.reset_running_stats()
+            layer.momentum = 1.0
+    with torch.no_grad():
+        network(network.draw(torch.arange(_SETTLING) % len(network.facts.classes), random).to(device))
+    return network.eval()
 
 
 @torch.no_grad()

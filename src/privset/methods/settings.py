@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
 
 from privset import networks
 from privset.errors import ConfigError
@@ -18,6 +19,9 @@ Config = TypeVar("Config", bound="MethodConfig")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MethodConfig:
     """Settings that every method has. What a subclass adds may change utility and cost, never the guarantee."""
+
+    earlier: ClassVar[Mapping[str, Any]] = {}
+    """By the name of a setting that came later, what was done before: certificates and results from then lack it."""
 
     seed: int = 0
     """Seed of everything public: initial images, networks, shuffling. Never of the noise."""

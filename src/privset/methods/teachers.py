@@ -9,7 +9,6 @@ gradient becomes votes, and votes a move, is what the two methods differ in.
 from __future__ import annotations
 
 import abc
-import copy
 import dataclasses
 import math
 from collections.abc import Callable
@@ -23,21 +22,18 @@ from torch.func import grad
 from privset.errors import BudgetError
 from privset.facts import PublicFacts, scale
 from privset.methods.descent import Adam, step_of_adam
-from privset.methods.drawing import drawn, even_labels, glimpse
+from privset.methods.drawing import drawn, even_labels, glimpse, settled
 from privset.methods.method import Execution, SetMethod, Synthesis
 from privset.methods.plan import Plan, presets_that_ask_fewer
 from privset.methods.settings import SetConfig, require, require_at_least_one, require_generator, require_shards
 from privset.networks.adversaries import ConditionalDiscriminator
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
-from privset.networks.generators import ConditionalGenerator
 from privset.networks.precision import tensor_cores
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, VotesQuestion, Wards, calibrate, spend
 from privset.privacy.wards import Begin, Learn, Public, State
 from privset.recording import sent
 
-_SETTLING = 1000
-"""Images that batch norm is settled on before the set is drawn."""
 _BETAS = (0.5, 0.999)
 """Of Adam, for generator and teachers."""
 _MOST_STEPS = 100_000
@@ -232,18 +228,6 @@ class TeacherMethod(SetMethod[Config]):
         network = settled(generator, random)
         trained = TrainedGenerator.of(self._form, network) if config.publish_generator else None
         return Synthesis(drawn(network, labels, random), labels, generator=trained)
-
-
-def settled(generator: ConditionalGenerator, random: torch.Generator) -> ConditionalGenerator:
-    """A copy to draw images from: batch norm has seen many of all classes, where a step's few leave it restless."""
-    network, device = copy.deepcopy(generator), next(generator.parameters()).device
-    for layer in network.modules():
-        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
-            layer.reset_running_stats()
-            layer.momentum = 1.0
-    with torch.no_grad():
-        network(network.draw(torch.arange(_SETTLING) % len(network.facts.classes), random).to(device))
-    return network.eval()
 
 
 def teaching(

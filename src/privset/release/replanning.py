@@ -141,12 +141,15 @@ def method_of(certificate: Certificate) -> Method[Any]:
 
 
 def _configured(config_type: type[MethodConfig], settings: dict[str, Any]) -> MethodConfig:
-    """The settings as the method takes them; each must be known, and come back as it was recorded."""
+    """The settings as the method takes them; each must be known, and come back as it was recorded.
+
+    One that is not recorded came later, and is what was done before it was there.
+    """
     unknown = sorted(settings.keys() - {field.name for field in dataclasses.fields(config_type)})
     if unknown:
         raise ReleaseError(f"unknown settings: {', '.join(unknown)}; a newer privset may know them")
     try:
-        config = TypeAdapter(config_type).validate_python(settings)
+        config = TypeAdapter(config_type).validate_python({**config_type.earlier, **settings})
     except ConfigError as error:
         raise ReleaseError(f"impossible settings: {error}") from error
     except ValidationError as error:

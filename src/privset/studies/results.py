@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from privset.files import as_json, write
+from privset.methods import METHODS
 from privset.release.software import versions
 from privset.studies import along, courses
 from privset.studies.study import Cell, Study
@@ -172,8 +173,9 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _fits(found: dict[str, Any], cell: Cell) -> bool:
-    """Whether what is on file was measured as the cell is defined now."""
-    same = all(found.get(name) == value for name, value in cell.definition().items())
+    """Whether what is on file was measured as the cell is defined now; a setting that came later, as before it."""
+    settings = {**({} if cell.is_real else METHODS[cell.method].config_type.earlier), **found["settings"]}
+    same = all((found | {"settings": settings}).get(name) == value for name, value in cell.definition().items())
     return same and set(cell.recipes) <= found["recipes"].keys()
 
 

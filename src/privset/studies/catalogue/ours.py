@@ -97,6 +97,8 @@ DP_MERF_SETTINGS = Study(
             ("drawn", {"even": False}),
             ("even", {}),
             ("even-batch-500", {"batch_size": 500}),
+            ("drawn-settled", {"even": False, "settle": True}),
+            ("even-settled", {"settle": True}),
         )
         for data in ("mnist", "fashion-mnist")
     ),
