@@ -4,6 +4,7 @@ from pathlib import Path
 
 from privset.studies import get
 from privset.studies.tables import (
+    beside,
     changed,
     compared,
     filled,
@@ -153,6 +154,36 @@ def test_what_was_published_stands_beside_what_was_measured(tmp_path):
     assert "| mnist | 386 | `paper` | 84.9 | not yet |" in one
     assert len(one) == 2 + 4
     assert compared("smoke", tmp_path) == ""
+
+
+def test_methods_stand_beside_each_other_and_what_they_are_compared_with(tmp_path):
+    wanted = {
+        "real": ["mnist-ipc20", "mnist-ipc10", "fashion-mnist-all"],
+        "dp-sgd": ["mnist-eps1-strong"],
+        "dp-merf": ["mnist-eps10-ipc6000-standard", "mnist-eps10-ipc20-standard", "mnist-eps10-ipc10-drawn"],
+        "baselines": ["mnist-eps10-dp-cgan-mlp", "mnist-published10-gs-wgan"],
+    }
+    for number, (name, cells) in enumerate(wanted.items()):
+        (tmp_path / name).mkdir()
+        for cell in get(name).choose(cells):
+            accuracy = {"mean": 90.0 + number, "std": 0.5}
+            found = {"accuracy": accuracy, "recipe": cell.recipes[0]}
+            found |= cell.definition() | {"recipes": {one: {"accuracy": accuracy} for one in cell.recipes}}
+            (tmp_path / name / f"{cell.name}.json").write_text(json.dumps(found), encoding="utf-8")
+    found = json.loads((tmp_path / "dp-sgd" / "mnist-eps1-strong.json").read_bytes())
+    other = json.dumps(found | {"epsilon": 10.0, "delta": 1e-6})  # by another definition of the cell
+    (tmp_path / "dp-sgd" / "mnist-eps10-strong.json").write_text(other, encoding="utf-8")
+    head, _, *lines = beside(",".join(wanted), tmp_path).splitlines()
+    assert head.startswith("|  | preset | images a class | mnist, 1 | mnist, 10 | fashion-mnist, 1 |")
+    # Not what another network says, nor with a setting changed, nor at another epsilon than the column's.
+    assert lines == [
+        "| real |  | 10 | 90.0 ± 0.5 | 90.0 ± 0.5 |  |  |  |  |",
+        "| real |  | 20 | 90.0 ± 0.5 | 90.0 ± 0.5 |  |  |  |  |",
+        "| real |  | all |  |  | 90.0 ± 0.5 | 90.0 ± 0.5 |  |  |",
+        "| dp-sgd | `strong` |  | 91.0 ± 0.5 |  |  |  |  |  |",
+        "| dp-merf | `standard` | 20 |  | 92.0 ± 0.5 |  |  |  |  |",
+        "| dp-merf | `standard` | 6,000 |  | 92.0 ± 0.5 |  |  |  |  |",
+    ]
 
 
 def test_what_benchmarks_measured_is_read_from_their_files(tmp_path):

@@ -44,6 +44,9 @@ def methods(arguments: Sequence[str]) -> int:
     for method in METHODS.values():
         if method.claims:
             console.show(f"{method.name}: {method.claims}")
+    console.show(
+        "To compare with: real records, which is no method; privset evaluate RELEASE --data DATA --beside real"
+    )
     console.show(f"Networks and classifiers: {', '.join(networks.CLASSIFIERS)}.")
     console.show("All settings of a method: privset generate --method NAME --help")
     return 0

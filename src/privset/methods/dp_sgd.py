@@ -74,7 +74,7 @@ class DpSgdConfig(MethodConfig):
 
     @classmethod
     def paper(cls) -> DpSgdConfig:
-        """What is published of the settings behind the DP-SGD rows of the PSG paper; see docs/methods/dp-sgd.md."""
+        """Those of the PSG paper's continual-learning baseline, all that it says of DP-SGD (docs/methods/dp-sgd.md)."""
         return cls(network="convnet", epochs=10, batch_size=256, rate=0.01, momentum=0.0)
 
     @classmethod

@@ -7,6 +7,7 @@ A document holds a place for each table: between ``<!-- KIND: NAME -->``, with a
 from __future__ import annotations
 
 import json
+import math
 import re
 import statistics
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 
 from privset.studies.catalogue import STUDIES, get
 from privset.studies.results import Results
-from privset.studies.study import Cell
+from privset.studies.study import REAL, Cell
 
 _PLACE = re.compile(r"(<!-- (\w+): (\S+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
@@ -102,6 +103,33 @@ def compared(name: str, results: Path) -> str:
     always = ("data", "published", "measured")
     columns = [column for column in rows[0] if column in always or len({row[column] for row in rows}) > 1]
     return _markdown([columns, ["---"] * len(columns), *([row[column] for column in columns] for row in rows)])
+
+
+def beside(names: str, results: Path) -> str:
+    """Studies, as ONE,OTHER,...: a line for each method, preset and size, a column for each data set and epsilon.
+
+    Of ConvNets trained on sets, and of what else is compared with these: real records, whatever the epsilon, and
+    classifiers that were trained privately. Cells that change a setting are left out.
+    """
+    found: dict[tuple[str, str], dict[float, dict[tuple[str, str], str]]] = {}
+    for name in names.split(","):
+        shelf = Results(results, get(name))
+        for cell in shelf.study.cells:
+            measured = None if shelf.is_outdated(cell) else shelf.cell(cell)
+            if measured is not None and cell.classifier == "convnet" and not cell.settings:
+                lines = found.setdefault((cell.method, cell.preset and f"`{cell.preset}`"), {})
+                line = lines.setdefault(math.inf if cell.per_class is None else cell.per_class, {})
+                epsilons = ("1", "10") if cell.is_real else (f"{cell.epsilon:g}",)
+                line |= {(cell.data, epsilon): _accuracy(measured["accuracy"]) for epsilon in epsilons}
+    columns = [(data, epsilon) for data in ("mnist", "fashion-mnist", "cifar10") for epsilon in ("1", "10")]
+    rows = [["", "preset", "images a class", *(f"{data}, {epsilon}" for data, epsilon in columns)]]
+    rows.append(["---"] * len(rows[0]))
+    for (method, preset), lines in found.items():
+        for size, line in sorted(lines.items()):
+            images = f"{size:,}" if math.isfinite(size) else "all" if method == REAL else ""
+            if line.keys() & set(columns):
+                rows.append([method, preset, images, *(line.get(column, "") for column in columns)])
+    return _markdown(rows)
 
 
 def stages(name: str, results: Path) -> str:
@@ -250,6 +278,7 @@ def filled(text: str, results: Path) -> str:
         "sizes": sizes,
         "changed": changed,
         "compared": compared,
+        "beside": beside,
         "stages": stages,
         "replay": replay,
         "seconds": seconds,
