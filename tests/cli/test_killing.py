@@ -43,7 +43,7 @@ def test_a_killed_process_is_taken_up_by_the_same_command(tmp_path, method, caps
     assert "this is another: seed was 0 and is 1" in refused.err
     assert "Going on" not in refused.out + refused.err
     assert main(words("set")) == 0
-    assert f"Going on from {work}: what that paid for is not charged again." in capsys.readouterr().err
+    assert f"Going on from {work}: nothing is charged again." in capsys.readouterr().err
     assert main(words("whole")) == 0
     assert "Going on" not in capsys.readouterr().err
     assert (tmp_path / "set" / FILES[method]).read_bytes() == (tmp_path / "whole" / FILES[method]).read_bytes()

@@ -124,6 +124,41 @@ def test_an_interrupted_run_says_how_to_go_on_and_goes_on(call, tmp_path, monkey
     assert call("verify", tmp_path / "out")[0] == 0
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_distillation_that_is_interrupted_says_what_is_kept_and_then_that_it_goes_on(
+    call, statistics, tmp_path, monkeypatch, kept
+):
+    def interrupted(_, measured, *, checkpoint, **options):
+        if kept:
+            (checkpoint.path.parent / "answer-000000.safetensors").write_bytes(b"")
+        raise KeyboardInterrupt
+
+    words = ["distil", statistics, "--out", tmp_path / "set"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Moments, "distil", interrupted)
+        code, _, err = call(*words)
+    assert code == 130
+    assert ("nothing had been kept yet; to begin again costs nothing" in err) != kept
+    assert ("set.unfinished; the same command goes on from there" in err) == kept  # which holds no secret
+    assert (tmp_path / "set.unfinished").exists() == kept
+    code, _, err = call(*words)
+    assert code == 0, err
+    assert (f"Going on from {tmp_path / 'set.unfinished'}: nothing is charged again." in err) == kept
+
+
+@pytest.mark.parametrize("words", [["methods"], ["generate", "--help"]])
+def test_a_reader_that_has_seen_enough_ends_a_command_quietly(words):
+    privset = Path(sys.executable).parent / "privset"
+    process = subprocess.Popen([privset, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    said = process.stderr.read().decode()
+    process.stderr.close()
+    assert process.wait() == 128 + signal.SIGPIPE
+    assert said == ""
+
+
 def test_moments_is_the_default(call):
     code, out, _ = call("plan", "digits", "--epsilon", "1", "--accountant", "rdp", "--json")
     assert code == 0

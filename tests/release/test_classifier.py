@@ -86,9 +86,10 @@ def test_it_classifies_pixels_and_floats_alike_and_its_network_takes_normalised_
     labels = release.predict(images)
     assert labels.shape == (7,)
     assert torch.equal(release.predict(images.float() / 255), labels)
+    assert torch.equal(release.predict(images.numpy()), labels)
     assert torch.equal(release.classifier()(normalise(images, workshop.facts)).argmax(dim=1), labels)
     assert release.predict(images[:0]).shape == (0,)
-    for wrong in (images[0], images[:, :, :4], images.long()):
+    for wrong in (images[0], images[:, :, :4], images.long(), images.long().numpy()):
         with pytest.raises(DataError, match="images"):
             release.predict(wrong)
 

@@ -203,9 +203,9 @@ def test_an_interrupt_says_how_to_go_on_if_there_is_anything_to_go_on_from(tmp_p
     assert str(found.value) == ""
 
 
-def interrupt(out: Path, begin: Callable[[Unfinished], None]) -> None:
+def interrupt(out: Path, begin: Callable[[Unfinished], None], run: dict = RUN) -> None:
     """A run that does something, and is then interrupted."""
-    with Unfinished(out, RUN) as work:
+    with Unfinished(out, run) as work:
         begin(work)
         raise KeyboardInterrupt
 
@@ -218,8 +218,12 @@ def test_an_interrupt_says_until_when_work_is_kept_and_not_that_all_of_it_is(tmp
             (work.folder / name).write_bytes(b"kept")
             os.utime(work.folder / name, (0, time.mktime((2026, 1, 2, 3, minutes, 5, 0, 0, -1))))
 
-    with pytest.raises(KeyboardInterrupt, match=r"^what was done until 03:09:05 is kept in \S+set.unfinished"):
+    words = r"^what was done until 03:09:05 is kept in \S+set.unfinished, as secret as the records; the same command"
+    with pytest.raises(KeyboardInterrupt, match=words):
         interrupt(tmp_path / "set", keep)
+    distilling = {name: value for name, value in RUN.items() if name != "records"}  # of what is published already
+    with pytest.raises(KeyboardInterrupt, match=r"other.unfinished; the same command goes on"):
+        interrupt(tmp_path / "other", keep, distilling)
 
 
 def test_an_interrupt_before_anything_was_kept_says_that_only_charges_are(tmp_path: Path) -> None:

@@ -27,8 +27,16 @@ from rich.text import Text
 from privset.observer import Observer
 from privset.release.statement import rounded_up
 
-OUT = Console(highlight=False, soft_wrap=True)
-ERR = Console(stderr=True, highlight=False, soft_wrap=True)
+
+class _Lines(Console):
+    """Says nothing of its own where no one reads any more: not that a check failed, which an exit code of 1 would."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+OUT = _Lines(highlight=False, soft_wrap=True)
+ERR = _Lines(stderr=True, highlight=False, soft_wrap=True)
 
 _QUIET_SECONDS = 10.0
 """Without a terminal, a line of progress this often at most."""
@@ -131,7 +139,7 @@ class Bars(Observer):
 
     def going_on(self, folder: Path) -> None:
         """Say so, in a line that stays."""
-        warn(f"Going on from {folder}: what that paid for is not charged again.")
+        warn(f"Going on from {folder}: nothing is charged again.")
 
     def note(self, about: str, text: str) -> None:
         """Keep a line in sight until something else is noted about the same."""

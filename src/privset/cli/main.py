@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 
@@ -46,6 +48,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 
 _KEPT = {
     "generate": "nothing was released; what was charged, if anything was, stays in the ledger",
+    "distil": "nothing had been kept yet; to begin again costs nothing",
     "continual": "finished stages stay; of one that was begun, what was charged, if anything was, stays in its ledger",
 }
 """What is left of a command that was interrupted."""
@@ -53,6 +56,17 @@ _KEPT = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Exits with 0 if all is well, 1 if a check failed, 2 for what the user can mend."""
+    try:
+        try:
+            return _run(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads it has seen enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at the very end
+        return 128 + signal.SIGPIPE
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         console.show(overview())

@@ -164,6 +164,6 @@ class ClassifierRelease:
         """The network, on the CPU: normalised images ``[n, c, h, w]`` -> logits ``[n, classes]``."""
         return self.trained.network()
 
-    def predict(self, images: Tensor) -> Tensor:
+    def predict(self, images: Tensor | np.ndarray) -> Tensor:
         """Images ``[n, c, h, w]``, 8-bit pixels or floats in [0, 1] -> labels ``[n]``, as the certificate has them."""
         return self.trained.predict(images)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -76,12 +77,13 @@ class Classifier:
         return network.eval()
 
     @torch.no_grad()
-    def logits(self, images: Tensor) -> Tensor:
-        """Images ``[n, c, h, w]``, 8-bit pixels or floats in [0, 1] -> logits ``[n, classes]``.
+    def logits(self, images: Tensor | np.ndarray) -> Tensor:
+        """Images ``[n, c, h, w]``, 8-bit pixels or floats in [0, 1], of torch or NumPy -> logits ``[n, classes]``.
 
         Raises:
             DataError: Images of another form than it was trained on.
         """
+        images = torch.as_tensor(images)
         if images.ndim != 4 or tuple(images.shape[1:]) != self.facts.shape:
             expected = ", ".join(map(str, self.facts.shape))
             raise DataError(f"images have shape {list(images.shape)}, but this classifier is for [n, {expected}]")
@@ -92,7 +94,7 @@ class Classifier:
         found = [network(normalise(part, self.facts)) for part in pixels.split(_AT_ONCE) if len(part)]
         return torch.cat([torch.zeros(0, len(self.facts.classes)), *found])
 
-    def predict(self, images: Tensor) -> Tensor:
+    def predict(self, images: Tensor | np.ndarray) -> Tensor:
         """Images, as for `logits` -> the label of each ``[n]``; label ``k`` means ``facts.classes[k]``."""
         return self.logits(images).argmax(dim=1)
 

@@ -64,6 +64,8 @@ def distil(
         "software": deciding_versions(),
     }
     with Unfinished(out, identity) as work:
+        if work.taken_up and observer is not None:
+            observer.going_on(work.folder)
         synthesis = method.distil(measured, execution=execution, observer=observer, checkpoint=work.checkpoint)
         made = SyntheticSet.from_synthesis(synthesis, measured.facts)
         ledger = source.path / LEDGER_FILE if LEDGER_FILE in certificate.files else None

@@ -33,8 +33,10 @@ _RUN, _LOCK, _STATE = "run.json", "lock", "state.safetensors"
 _ELSEWHERE = "choose another --out"
 PLACE = "place"
 """The name, in what a run is, of where its release goes: that of a run whose copy must not go on."""
+_RECORDS = "records"
+"""The name, in what a run is, of the digest of its records; one that only distils has none."""
 _UNQUOTED = {
-    "records": "other records",
+    _RECORDS: "other records",
     "questions": "other questions",
     "received": "other releases are named as received",
 }
@@ -147,10 +149,8 @@ class Unfinished:
                 "same command begins again, and what was charged is not charged twice"
             )
         last = time.strftime("%H:%M:%S", time.localtime(max(path.stat().st_mtime for path in kept)))
-        return (
-            f"what was done until {last} is kept in {self.folder}, as secret as the records; the same command goes on "
-            "from there"
-        )
+        secret = ", as secret as the records" if _RECORDS in self._run else ""
+        return f"what was done until {last} is kept in {self.folder}{secret}; the same command goes on from there"
 
     def _leave(self) -> bool:
         """Let go of the folder; False, and no folder, if there is nothing in it to take up."""
