@@ -14,6 +14,7 @@ from privset.facts import normalise
 from privset.methods import gs_wgan
 from privset.methods.claim import REPLACE
 from privset.methods.gs_wgan import GsWgan, GsWganConfig, Lessons, claimed_epsilon
+from privset.networks.critics import Critic
 from privset.privacy import Curator, GaussianEvent, Ledger, PrivacyBudget, calibrate, seeded_noise, spend
 from privset.release import replanning
 
@@ -143,6 +144,55 @@ def test_the_generator_follows_the_answers(shallow):
     made = method.run(Guide(records_for(facts), facts, Ledger(FREE), seeded_noise(0)), method.plan(facts, FREE))
     assert float(made.images[:3].mean()) < -0.4
     assert float(made.images[3:].mean()) > 0.4
+    assert made.generator is not None
+    network = made.generator.network(facts)
+    codes = network.draw(torch.arange(2), torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        as_published = network(codes)
+        network.train()
+        for _ in range(100):  # steps of the power method, of which none is left to do
+            network(codes)
+        torch.testing.assert_close(as_published, network(codes), rtol=1e-3, atol=1e-3)
+    for name, value in made.generator.state.items():
+        if name.endswith(("_u", "_v")):  # of spectral norm
+            assert float(value.norm()) == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_critics_are_shown_pixels_where_that_was_published(monkeypatch, published):
+    facts, seen = facts_for(40), []
+    scores = Critic.scores
+
+    def watched(self, normed, images, labels):
+        seen.append(images)
+        return scores(self, normed, images, labels)
+
+    monkeypatch.setattr(Critic, "scores", watched)
+    lessons = Lessons(dataclasses.replace(TINY["gs-wgan"], published_critics=published), facts)
+    state = {name: value[0] for name, value in lessons.begin(0, range(1)).items()}
+    assert (float(state["classes"].std()) == pytest.approx(1, abs=0.3)) == published
+    pixels = torch.randint(0, 256, (3, 1, 8, 8), dtype=torch.uint8)
+    lessons.learn(state, normalise(pixels, facts), torch.tensor([0, 1, 2]), {"pool": torch.rand(3, 4, 1, 8, 8)})
+    torch.testing.assert_close(seen[0][:3], pixels / 255 if published else normalise(pixels, facts))
+    assert len(seen) == 2  # records and images together, and what lies between them
+
+
+def test_lessons_may_be_far_between():
+    facts, taught = facts_for(40), []
+    method = GsWgan(dataclasses.replace(TINY["gs-wgan"], steps=5, between=2, critic_steps=2, warm_up=0))
+
+    class Watched(Curator):
+        def teach(self, wards, learn, public, *, which=None):
+            assert which is not None
+            taught.append(which.tolist())
+            super().teach(wards, learn, public, which=which)
+
+    method.run(Watched(records_for(facts), facts, Ledger(FREE), seeded_noise(0)), method.plan(facts, FREE))
+    assert taught == [[0, 1], [0, 1], [2, 3], [2, 3], [0, 1], [0, 1]]
+    published = GsWganConfig.paper()
+    assert published.published_critics
+    lessons = published.steps // published.between * published.critic_steps * published.taught
+    assert lessons == 20_000 * 5  # as many as published, of one critic in each step
 
 
 def test_some_critics_can_be_asked_and_all_of_them_learn_in_turn():

@@ -1,7 +1,10 @@
 """The generators of DP-Sinkhorn and GS-WGAN, and the critic."""
 
+from typing import Any
+
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from tests.conftest import facts_for
 from torch.func import grad, vmap
 
@@ -30,6 +33,26 @@ def test_the_published_generator_of_dp_sinkhorn_has_these_layers():
     network = TransposedGenerator(facts_for(40, classes=10, side=28), length=16, seed=0)
     shapes = [tuple(weight.shape) for weight in network.parameters() if weight.ndim > 1]
     assert shapes == [(10, 8), (24, 256, 7, 7), (256, 128, 4, 4), (128, 64, 4, 4), (1, 64, 3, 3)]
+
+
+@torch.no_grad()
+def test_the_generator_of_gs_wgan_computes_what_was_published():
+    network: Any = ResidualGenerator(facts_for(40, classes=10, side=28), length=10, seed=0, width=6).eval()
+    codes = network.draw(torch.arange(3), torch.Generator().manual_seed(0))
+    assert len(network.blocks) == 3
+
+    def normed(maps):
+        return maps / (maps.square().mean(1, keepdim=True) + 1e-10).sqrt()
+
+    maps = normed((codes @ network.start.weight.T + network.start.bias).view(3, 6, 4, 4).relu())
+    for block in network.blocks:
+        larger = maps.repeat_interleave(2, 2).repeat_interleave(2, 3)
+        first = F.conv2d(normed(larger), block.first.weight, block.first.bias, padding=1)
+        second = F.conv2d(normed(first).relu(), block.second.weight, block.second.bias, padding=1)
+        maps = second + F.conv2d(larger, block.beside.weight, block.beside.bias)
+    image = F.conv2d(maps, network.end.weight, network.end.bias).sigmoid()
+    assert image.shape == (3, 1, 30, 30)
+    torch.testing.assert_close(network(codes), image[:, :, :-2, :-2])
 
 
 def test_codes_are_uniform_or_coins_with_the_label_behind():

@@ -13,7 +13,7 @@ SETTINGS = {
     "linear": {"length": 3},
     "deconvolution": {"length": 3, "width": 8, "bounded": True},
     "perceptron": {"length": 3, "width": 5},
-    "residual": {"length": 3, "width": 4},
+    "published-residual": {"length": 3, "width": 4},
     "transposed": {"length": 3, "width": 3},
     "conditional-dcgan": {"length": 3, "width": 5, "maps": 2},
 }

@@ -30,9 +30,11 @@ class Critic:
         facts: What is public about the images.
         width: Maps of the first convolution; the second and third have twice and four times as many.
         dense: Whether one dense layer of ``width`` units takes the place of the convolutions.
+        normal: Whether the vectors of classes begin as standard normal numbers; if not, as other weights do.
     """
 
-    def __init__(self, facts: PublicFacts, *, width: int = 64, dense: bool = False) -> None:
+    def __init__(self, facts: PublicFacts, *, width: int = 64, dense: bool = False, normal: bool = False) -> None:
+        self._normal = normal
         channels, height, breadth = facts.shape
         self.shapes: dict[str, tuple[int, ...]]
         if dense:
@@ -67,9 +69,12 @@ class Critic:
         for seed in seeds:
             generator = torch.Generator(device or "cpu").manual_seed(seed)
             for name, shape in self.shapes.items():
-                # As torch begins convolutions and linear layers.
-                bound = 1 / math.sqrt(math.prod(self.shapes[_fed_like(name)][1:]))
-                value = torch.empty(shape, device=device).uniform_(-bound, bound, generator=generator)
+                # As torch begins convolutions and linear layers, and perhaps a vector for each of some words.
+                if name == "classes" and self._normal:
+                    value = torch.randn(shape, generator=generator, device=device)
+                else:
+                    bound = 1 / math.sqrt(math.prod(self.shapes[_fed_like(name)][1:]))
+                    value = torch.empty(shape, device=device).uniform_(-bound, bound, generator=generator)
                 drawn.setdefault(name, []).append(value)
                 if len(shape) > 1:
                     along = torch.randn(shape[0], generator=generator, device=device)
@@ -88,12 +93,19 @@ class Critic:
         """Of all that is kept of a critic, what spectral norm remembers."""
         return {name: value for name, value in state.items() if name.startswith(_DIRECTION)}
 
-    def __call__(self, state: Weights, images: Tensor, labels: Tensor) -> Tensor:
-        """Of one critic: how real images ``[n, c, h, w]`` of these classes ``[n]`` look to it ``[n]``."""
-        normed = {
+    def normed(self, state: Weights) -> Weights:
+        """The weights of one critic, divided by their largest stretch."""
+        return {
             name: _divided(state[name], state[_DIRECTION + name]) if len(shape) > 1 else state[name]
             for name, shape in self.shapes.items()
         }
+
+    def __call__(self, state: Weights, images: Tensor, labels: Tensor) -> Tensor:
+        """Of one critic: how real images ``[n, c, h, w]`` of these classes ``[n]`` look to it ``[n]``."""
+        return self.scores(self.normed(state), images, labels)
+
+    def scores(self, normed: Weights, images: Tensor, labels: Tensor) -> Tensor:
+        """The same of `normed` weights, for who asks several times."""
         maps = images
         for k in range(self._layers):
             maps = F.relu(convolved(maps, normed[f"conv {k}"]) + normed[f"bias {k}"][:, None, None])

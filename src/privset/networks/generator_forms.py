@@ -26,7 +26,7 @@ GENERATORS: Mapping[str, Callable[..., ConditionalGenerator]] = {
     "linear": LinearGenerator,
     "deconvolution": DeconvolutionGenerator,
     "perceptron": PerceptronGenerator,
-    "residual": ResidualGenerator,
+    "published-residual": ResidualGenerator,
     "transposed": TransposedGenerator,
     "conditional-dcgan": ConditionalDcgan,
 }

@@ -32,9 +32,10 @@ def pixel_norm(maps: Tensor) -> Tensor:
 class ResidualGenerator(ConditionalGenerator):
     """Codes ``[n, length + classes]`` -> pixels in [0, 1] ``[n, c, h, w]``.
 
-    A linear layer makes maps of 4 x 4 pixels; blocks of two 3x3 convolutions, each after a pixel norm and a ReLU, with
-    a 1x1 convolution beside them, double their size until the image fits in; a last 3x3 convolution makes the image,
-    of which the middle is taken. All layers have spectral norm. Images of a batch do not know each other.
+    A linear layer, a ReLU and a pixel norm make maps of 4 x 4 pixels. Blocks double their size until the image fits in:
+    a 3x3 convolution of what was normed by pixels, a pixel norm, a ReLU and another convolution, and a 1x1 convolution
+    of what came in beside them. A last 3x3 convolution, without padding, makes an image, of which the first rows and
+    columns are taken, as published. All layers have spectral norm. Images of a batch do not know each other.
 
     Args:
         facts: What is public about the images.
@@ -47,13 +48,13 @@ class ResidualGenerator(ConditionalGenerator):
         super().__init__(facts, length)
         channels, self._height, self._breadth = facts.shape
         self._width, side = width, max(self._height, self._breadth)
-        doublings = next(number for number in range(1, 32) if _START << number >= side)
+        doublings = next(number for number in range(1, 32) if (_START << number) - 2 >= side)  # a border is lost
         # As for classifiers: of all generators only that of the CPU is moved, and put back.
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             self.start = spectral_norm(nn.Linear(length + len(facts.classes), width * _START**2))
             self.blocks = nn.ModuleList(_Block(width) for _ in range(doublings))
-            self.end = spectral_norm(nn.Conv2d(width, channels, 3, padding=1))
+            self.end = spectral_norm(nn.Conv2d(width, channels, 3))
 
     def draw(self, labels: Tensor, random: torch.Generator) -> Tensor:
         """Fresh codes: coins, and the label."""
@@ -61,12 +62,10 @@ class ResidualGenerator(ConditionalGenerator):
 
     def forward(self, codes: Tensor) -> Tensor:
         """Codes ``[n, length + classes]`` -> pixels ``[n, c, h, w]``."""
-        maps = self.start(codes).view(-1, self._width, _START, _START)
+        maps = pixel_norm(F.relu(self.start(codes).view(-1, self._width, _START, _START)))
         for block in self.blocks:
             maps = block(maps)
-        maps = self.end(F.relu(pixel_norm(maps)))
-        top, left = (maps.shape[2] - self._height) // 2, (maps.shape[3] - self._breadth) // 2
-        return torch.sigmoid(maps[:, :, top : top + self._height, left : left + self._breadth])
+        return torch.sigmoid(self.end(maps)[:, :, : self._height, : self._breadth])
 
     def normalised(self, codes: Tensor) -> Tensor:
         """Codes ``[n, length + classes]`` -> images ``[n, c, h, w]`` in the normalised space."""
@@ -83,5 +82,5 @@ class _Block(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         larger = F.interpolate(maps, scale_factor=2)
-        changed = self.second(F.relu(pixel_norm(self.first(F.relu(pixel_norm(larger))))))
+        changed = self.second(F.relu(pixel_norm(self.first(pixel_norm(larger)))))
         return changed + self.beside(larger)
