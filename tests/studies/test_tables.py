@@ -230,3 +230,4 @@ def test_a_run_of_each_method_is_one_row(tmp_path):
         "| `dp-cgan` | `standard` | 10 | 6,000 | 1,500 | 8.1 min | 14.2 GiB | 012345678 |",
         "| `gs-wgan` | `standard` | 10 | 6,000 | 1,500 | 8.1 min | 14.2 GiB | 012345678 |",
     ]
+    assert runs("cuda/gs-wgan", tmp_path).splitlines()[2:] == runs("cuda", tmp_path).splitlines()[3:]

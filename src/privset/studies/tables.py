@@ -224,11 +224,16 @@ def steps(device: str, results: Path) -> str:
     return _markdown(rows)
 
 
-def runs(device: str, results: Path) -> str:
-    """What benchmarks/methods.py measured on a device: minutes of a whole run of each method, and its memory."""
+def runs(name: str, results: Path) -> str:
+    """What benchmarks/methods.py measured on a device: minutes of a whole run of each method, and its memory.
+
+    As DEVICE/METHOD those of one method.
+    """
+    device, _, method = name.partition("/")
     columns = ["method", "preset", "epsilon", "images a class", "steps", "a run", "memory", "code"]
     rows = [columns, ["---"] * len(columns)]
     files = [json.loads(path.read_bytes()) for path in (results / "speed").glob(f"method-*-{device}.json")]
+    files = [found for found in files if method in ("", found["method"])]
     for found in sorted(files, key=lambda one: (one["method"], one["preset"], one["epsilon"], one["per_class"])):
         steps = max(phase["steps"] for phase in found["phases"].values())
         rows.append(
