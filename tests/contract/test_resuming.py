@@ -12,7 +12,7 @@ from tests.conftest import TINY, facts_for, records_for
 
 from privset.data import Dataset
 from privset.errors import BudgetError, ReleaseError
-from privset.methods import METHODS, Checkpoint, MeasuringMethod, TrainingMethod
+from privset.methods import METHODS, Checkpoint, MeasuringMethod, SetMethod, TrainingMethod
 from privset.observer import Observer
 from privset.pipeline import generate, train
 from privset.privacy import Curator, PrivacyBudget, seeded_noise
@@ -72,16 +72,28 @@ def kill(method, out, step, **options):
 
 
 def content(release):
-    made = release.trained.weights.values() if hasattr(release, "trained") else [release.set.images]
-    return b"".join(tensor.numpy().tobytes() for tensor in made)
+    """Every number that is published: of a classifier, or of a set and the generator that made it, if that is too."""
+    if hasattr(release, "trained"):
+        made = release.trained.weights
+    else:
+        state = {} if release.generator is None else release.generator.tensors
+        made = {"images": release.set.images, "labels": release.set.labels} | state
+    return {name: tensor.numpy().tobytes() for name, tensor in made.items()}
 
 
 def test_those_whose_state_is_made_of_answers_can_be_stopped_and_those_with_private_networks_cannot():
     assert {"psg", "psg-prior", "dp-sgd", "dp-cgan", "dp-sinkhorn"} == set(ASKING)
 
 
+def test_of_these_the_ones_that_learn_a_generator_publish_it(method):
+    form = method.generator_form if isinstance(method, SetMethod) else None
+    assert (form is not None) == (method.name in {"psg-prior", "dp-cgan", "dp-sinkhorn"})
+
+
 def test_killed_at_any_step_it_ends_with_the_same_bytes_and_the_same_certificate(tmp_path, method):
     whole = run(method, tmp_path / "whole")
+    if isinstance(method, SetMethod) and (form := method.generator_form) is not None:
+        assert content(whole).keys() == form.blank(facts_for(40)).keys() | {"images", "labels"}
     questions = method.plan(facts_for(40), BUDGET).questions
     for step in (questions // 2, questions):
         out = tmp_path / f"killed-{step}"
@@ -93,6 +105,21 @@ def test_killed_at_any_step_it_ends_with_the_same_bytes_and_the_same_certificate
     assert verify(out).ok
     assert not list(tmp_path.glob("*.unfinished"))
     assert not list(tmp_path.glob("*.ledger.jsonl"))
+
+
+def test_killed_between_its_last_step_and_its_release_it_ends_with_the_same_bytes(tmp_path, method, monkeypatch):
+    """By then only what is needed after the loop is kept."""
+    whole, out, last = run(method, tmp_path / "whole"), tmp_path / "set", Killer()
+
+    def killed(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("privset.pipeline.save", killed)
+        with pytest.raises(Killed):
+            run(method, out)
+    assert content(run(method, out, observer=last)) == content(whole)
+    assert last.steps == [method.plan(facts_for(40), BUDGET).questions]  # there was nothing left to do
 
 
 def test_killed_again_and_again_it_goes_on_where_it_stood_and_every_answer_is_drawn_once(tmp_path, method, monkeypatch):

@@ -10,7 +10,7 @@ from privset.errors import BudgetError, ConfigError
 from privset.facts import normalise
 from privset.methods import Checkpoint, DpMerf, DpMerfConfig, Execution
 from privset.methods.dp_merf import MeanEmbedding
-from privset.networks.generators import draw_codes
+from privset.networks.generators import UpsamplingGenerator, draw_codes
 from privset.observer import Observer
 from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise
 
@@ -167,6 +167,65 @@ def test_the_generator_learns_classes_of_unequal_size_and_of_any_number_of_image
     for images, bright in ((pixels[:7, 0], upper), (pixels[7:, 0], left)):
         assert float(images[:, bright].mean()) > 0.7
         assert float(images[:, ~bright].mean()) < 0.3
+
+
+class Losses(Observer):
+    """Remembers the loss of each step."""
+
+    def __init__(self):
+        self.values = []
+
+    def show(self, look):
+        self.values.append(float(look().values["loss"]))
+
+
+@pytest.fixture
+def _in_float64():
+    """Adam makes a step of some length of a slope that is nothing but rounding, as that of a bias before a norm."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
+@pytest.mark.usefixtures("_in_float64")
+@pytest.mark.parametrize("even", [True, False])
+def test_training_is_adam_down_the_squared_distance_from_the_mean_features_of_the_classes(even):
+    (records, facts), steps, batch, classes = halves(40), 10, 9, 2
+    config = dataclasses.replace(TINY_MERF, even=even, steps=steps, batch_size=batch)
+    method, found = measured(config, records, facts)
+    losses = Losses()
+    made = method.distil(found, observer=losses)
+
+    features = MeanEmbedding(config, facts, Execution()).waves
+    pixels = records.images / 255
+    targets = torch.stack([features(pixels[records.labels == label]).mean(0) for label in range(classes)]) / classes
+    random = torch.Generator().manual_seed(config.seed)
+    seed = int(torch.randint(2**31, (), generator=random))
+    network = UpsamplingGenerator(facts, length=config.code, width=config.width, seed=seed)
+    optimiser = torch.optim.Adam(network.parameters(), lr=config.rate)
+    falling = torch.optim.lr_scheduler.StepLR(optimiser, step_size=steps // 5, gamma=0.9)
+    for shown in losses.values:
+        if even:
+            labels = torch.cat([torch.randperm(classes, generator=random) for _ in range(5)])[:batch]
+        else:
+            labels = torch.randint(classes, (batch,), generator=random)
+        one_hot = torch.eye(classes)[labels]
+        codes = torch.cat([torch.randn(batch, config.code, generator=random), one_hot], dim=1)
+        embedded = (one_hot[:, :, None] * features(network(codes))[:, None, :]).sum(0) / batch
+        loss = ((embedded - targets) ** 2).sum()
+        assert shown == pytest.approx(float(loss.detach()), rel=1e-5)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        falling.step()
+    assert len(losses.values) == steps
+    assert made.generator is not None
+    for name, value in network.state_dict().items():
+        assert torch.allclose(made.generator.state[name], value, rtol=1e-5, atol=1e-6), name
+    published = torch.eye(classes).repeat_interleave(config.per_class, dim=0)
+    codes = torch.cat([torch.randn(len(published), config.code, generator=random), published], dim=1)
+    assert torch.allclose(made.images, 2 * network.eval()(codes).detach() - 1, atol=1e-5)
 
 
 class Killed(BaseException):

@@ -20,15 +20,18 @@ FREE = PrivacyBudget(epsilon=math.inf)
 
 
 class CountingCurator(Curator):
-    """Notes the parameters of each question."""
+    """Notes the parameters of each question, and its answer."""
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         self.asked: list[dict[str, torch.Tensor]] = []
+        self.answers: list[dict[str, torch.Tensor]] = []
 
     def gradient(self, question, loss, parameters, *, draws=1, transform=None):
         self.asked.append({name: value.clone() for name, value in parameters.items()})
-        return super().gradient(question, loss, parameters, draws=draws, transform=transform)
+        answers = super().gradient(question, loss, parameters, draws=draws, transform=transform)
+        self.answers.extend({name: value.clone() for name, value in answer.items()} for answer in answers)
+        return answers
 
 
 def run(config, *, budget=FREE, facts=None):
@@ -94,14 +97,30 @@ def test_plans_that_cannot_work_are_refused():
         DpSgd.preset("large", per_class=1, epsilon=1.0)
 
 
-def test_each_step_follows_the_answer_and_a_batch_beyond_the_records_is_everyone():
-    made, curator = run(DpSgdConfig(epochs=3, batch_size=1000, rate=2.0, momentum=0.0, decay=False))
+@pytest.mark.parametrize("budget", [FREE, BUDGET])
+def test_steps_are_those_of_sgd_with_momentum_along_the_answers_over_the_expected_size_of_a_sample(budget):
+    """That answers are sums of clipped gradients, tests/privacy shows, and tests/oracle that both make DP-SGD."""
+    config = DpSgdConfig(epochs=2, batch_size=16, rate=2.0, momentum=0.6)
+    made, curator = run(config, budget=budget)
+    assert len(curator.asked) == 5  # of 16 of 40 records each
+    built = DpSgd(config).architecture.build(facts_for(40), seed=config.seed)
+    weights = dict(built.named_parameters())
+    optimiser = torch.optim.SGD(weights.values(), lr=2.0, momentum=0.6)
+    for asked, answer in zip([*curator.asked[1:], made.weights], curator.answers, strict=True):
+        for name, weight in weights.items():
+            weight.grad = answer[name] / 16
+        optimiser.step()
+        assert all(torch.allclose(asked[name], weight, rtol=1e-5, atol=1e-6) for name, weight in weights.items())
+
+
+def test_a_batch_beyond_the_records_is_everyone():
+    everyone, _ = run(DpSgdConfig(epochs=3))
+    made, curator = run(DpSgdConfig(epochs=3, batch_size=1000))
     assert len(curator.asked) == 3
-    first, second, third = (asked["head.weight"] for asked in curator.asked)
-    assert not torch.equal(first, second)
-    assert not torch.equal(third, made.weights["head.weight"])
     assert isinstance(made, Trained)
     assert made.architecture == Architecture(network="scattering")
+    assert made.weights.keys() == everyone.weights.keys()
+    assert all(torch.equal(value, everyone.weights[name]) for name, value in made.weights.items())
 
 
 def test_the_rate_falls_in_a_straight_line_or_stays():

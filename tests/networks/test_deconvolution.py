@@ -19,6 +19,11 @@ def weights(network):
     return torch.cat([weight.detach().flatten() for weight in network.parameters()])
 
 
+def normed(maps):
+    positive = torch.relu(maps)
+    return positive / (positive.pow(2).mean(1, keepdim=True) + 1e-8).sqrt()
+
+
 def test_for_mnist_it_is_the_published_one():
     network = DeconvolutionGenerator(MNIST, length=10, seed=0)
     assert len(weights(network)) == 1_114_305
@@ -32,11 +37,6 @@ def test_for_mnist_it_is_the_published_one():
 def test_a_forward_pass_is_what_the_published_layers_compute():
     network = DeconvolutionGenerator(MNIST, length=10, seed=0, width=8)
     given = codes(network)
-
-    def normed(maps):
-        positive = torch.relu(maps)
-        return positive / (positive.pow(2).mean(1, keepdim=True) + 1e-8).sqrt()
-
     first, second, third = network.layers
     linear = network.first[0]
     assert isinstance(linear, torch.nn.Linear)
@@ -44,6 +44,29 @@ def test_a_forward_pass_is_what_the_published_layers_compute():
     values = first(normed(values))[:, :, :7, :7]
     expected = third(normed(second(normed(values))))
     assert torch.allclose(network(given), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("side", "strides", "made", "kept"),
+    [
+        (28, (1, 1, 2), (8, 11, 28), (slice(0, 7), slice(0, 11))),
+        (32, (1, 2, 2), (8, 13, 32), (slice(1, 6), slice(0, 13))),
+        (64, (3, 2, 2), (14, 29, 64), (slice(0, 13), slice(0, 29))),
+    ],
+)
+def test_maps_grow_by_the_documented_strides_and_their_middle_goes_on(side, strides, made, kept):
+    network = DeconvolutionGenerator(facts_for(40, side=side), length=3, seed=0, width=8)
+    taken, left = [], []
+    for layer in network.layers:
+        layer.register_forward_pre_hook(lambda _, given: taken.append(given[0]))
+        layer.register_forward_hook(lambda _, __, out: left.append(out))
+    image = network(codes(network))
+    assert [layer.stride for layer in network.layers] == [(stride, stride) for stride in strides]
+    assert [maps.shape[2:] for maps in left] == [(rows, rows) for rows in made]
+    assert taken[0].shape[2:] == (4, 4)
+    for maps, rows, seen in zip(left[:2], kept, taken[1:], strict=True):
+        assert torch.allclose(seen, normed(maps[:, :, rows, rows]), atol=1e-6)
+    assert torch.equal(image, left[2])
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -61,13 +84,16 @@ def test_images_of_every_shape(channels, height, width, bounded):
 
 
 @pytest.mark.parametrize("side", range(8, 200))
-def test_maps_are_always_large_enough_to_be_cropped(side):
+def test_maps_are_always_large_enough_to_be_cropped_and_strides_as_documented(side):
     start, first, middle, second, last = _layers(side)
     assert min(start, middle, last) >= 4
     assert middle <= (start - 1) * first + 5
     assert last <= (middle - 1) * second + 5
     assert side <= (last - 1) * 2 + 8
-    assert max(first, second) <= 5  # else pixels would fall between two windows
+    # As documented: 1 up to 12 rows and 2 beyond; and the least, up to 3, with which 4 rows are enough.
+    assert second == (1 if last <= 12 else 2)
+    assert first == next((stride for stride in (1, 2) if 3 * stride + 5 >= middle), 3)
+    assert start == 4 or first == 3
 
 
 def test_without_a_sigmoid_values_are_unbounded():

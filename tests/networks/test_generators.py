@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812
 from tests.conftest import facts_for
 
 from privset.networks.generators import PerceptronGenerator, UpsamplingGenerator, draw_centred_codes, draw_codes
@@ -46,6 +47,35 @@ def test_for_mnist_it_is_the_published_one():
         seen = layer(seen)
         sizes.append(tuple(seen.shape[1:]))
     assert sizes[5:] == [(16, 7, 7), (16, 14, 14), (8, 14, 14), (8, 14, 14), (8, 28, 28), (1, 28, 28), (1, 28, 28)]
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_forward_pass_is_what_the_published_layers_compute(training):
+    network = UpsamplingGenerator(facts_for(60_000, classes=10, side=28), length=5, seed=0).train(training)
+    random = torch.Generator().manual_seed(1)
+    with torch.no_grad():  # norms begin as what leaves no trace
+        for name, value in network.state_dict().items():
+            if "running" in name or value.ndim == 1:
+                value.copy_(0.5 + torch.rand(value.shape, generator=random))
+    in1, add1, scale1, shift1, in2, add2, scale2, shift2, kernel1, lift1, kernel2, lift2 = network.parameters()
+    mean1, square1, mean2, square2 = averages = [
+        value.clone() for name, value in network.state_dict().items() if "running" in name
+    ]
+    given = codes(10, count=20)
+    norms = {"training": training, "momentum": 0.1, "eps": 1e-5}
+    values = F.linear(given, in1, add1)
+    values = F.relu(F.batch_norm(values, mean1, square1, scale1, shift1, **norms))
+    values = F.batch_norm(F.linear(values, in2, add2), mean2, square2, scale2, shift2, **norms)
+    values = values.view(20, 16, 7, 7)
+    values = F.interpolate(values, scale_factor=2, mode="bilinear", align_corners=True)
+    values = F.relu(F.conv2d(values, kernel1, lift1, padding=2))
+    values = F.interpolate(values, scale_factor=2, mode="bilinear", align_corners=True)
+    expected = torch.sigmoid(F.conv2d(values, kernel2, lift2, padding=2))
+    assert torch.allclose(network(given), expected, atol=1e-5)
+    assert float(expected.detach().std()) > 0.01  # not so far out that a sigmoid makes everything alike
+    # What it has seen in training is what it takes for the mean and the spread afterwards.
+    found = [value for name, value in network.state_dict().items() if "running" in name]
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, averages, strict=True))
 
 
 def test_the_seed_alone_decides_the_weights_and_the_global_state_is_left_alone():
