@@ -11,9 +11,10 @@ import privset
 from privset.data import Dataset, Records, load
 from privset.errors import BudgetError, ConfigError, ReleaseError
 from privset.facts import normalise
-from privset.methods import gs_wgan
+from privset.methods import lessons as lessons_of_critics
 from privset.methods.claim import REPLACE
-from privset.methods.gs_wgan import GsWgan, GsWganConfig, Lessons, claimed_epsilon
+from privset.methods.gs_wgan import GsWgan, GsWganConfig, claimed_epsilon
+from privset.methods.lessons import Lessons
 from privset.networks.critics import Critic
 from privset.privacy import Curator, GaussianEvent, Ledger, PrivacyBudget, calibrate, seeded_noise, spend
 from privset.release import replanning
@@ -278,7 +279,7 @@ def test_critics_learn_and_speak_on_tensor_cores_if_there_are_any(monkeypatch):
         entered.append(device)
         yield
 
-    monkeypatch.setattr(gs_wgan, "tensor_cores", watched)
+    monkeypatch.setattr(lessons_of_critics, "tensor_cores", watched)
     facts = facts_for(40)
     lessons = Lessons(TINY["gs-wgan"], facts)
     state = {name: value[0] for name, value in lessons.begin(0, range(1)).items()}

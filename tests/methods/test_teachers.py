@@ -10,7 +10,7 @@ from privset.errors import BudgetError, ConfigError
 from privset.facts import scale
 from privset.methods import DataLens, DataLensConfig, GPate, GPateConfig, GsWgan, teachers
 from privset.methods.drawing import drawn, even_labels, settled
-from privset.methods.gs_wgan import Lessons
+from privset.methods.lessons import Lessons
 from privset.methods.teachers import claimed_epsilon, discriminator_of, teaching, wishes
 from privset.networks.adversaries import ConditionalDcgan, ConditionalDiscriminator
 from privset.networks.critics import Critic

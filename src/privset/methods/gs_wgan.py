@@ -14,12 +14,12 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.func import grad
 
-from privset.facts import PublicFacts, scale
+from privset.facts import PublicFacts
 from privset.methods.claim import REPLACE, Claim
 from privset.methods.descent import Adam, approach
 from privset.methods.drawing import drawn, glimpse
+from privset.methods.lessons import Lessons
 from privset.methods.method import Execution, SetMethod, Synthesis
 from privset.methods.plan import Plan
 from privset.methods.settings import (
@@ -30,13 +30,10 @@ from privset.methods.settings import (
     require_noise,
     require_shards,
 )
-from privset.networks.critics import Critic
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 from privset.networks.generators import ConditionalGenerator
-from privset.networks.precision import tensor_cores
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, PullbackQuestion
-from privset.privacy.wards import Public, State
 from privset.recording import sent
 
 _PUBLISHED_NOISE, _PUBLISHED_COST = 1.07 / math.sqrt(32), 386.0
@@ -46,11 +43,8 @@ _UNSOUND = (
     "critics answer for all; the published code moreover has critics learn when they are drawn, which gives the draw "
     "away."
 )
-_CRITIC_BETAS = _GENERATOR_BETAS = (0.5, 0.9)
-_PENALTY = 10.0
-"""Weight of the gradient penalty (the paper's lambda)."""
-_DRIFT = 1e-3
-"""Weight of the squared score of records, which keeps scores near zero."""
+_BETAS = (0.5, 0.9)
+"""Of Adam, for the generator; critics have the same."""
 _SETTLING = 30
 """Steps of the power method on the averaged weights, which are near those that it followed."""
 
@@ -246,7 +240,7 @@ class GsWgan(SetMethod[GsWganConfig]):
         network, lessons = self._form.build(facts, seed=seed).to(device), Lessons(config, facts)
         weights = list(network.parameters())
         averages, kept = [weight.detach().clone() for weight in weights], torch.zeros((), device=device)
-        adam = Adam(weights, betas=_GENERATOR_BETAS)
+        adam = Adam(weights, betas=_BETAS)
         adam.set_rate(config.rate)
 
         def images(labels: Tensor) -> Tensor:
@@ -296,63 +290,6 @@ class GsWgan(SetMethod[GsWganConfig]):
         labels = torch.arange(classes).repeat_interleave(config.per_class)
         trained = TrainedGenerator.of(self._form, network) if config.publish_generator else None
         return Synthesis(drawn(network, labels, random), labels, generator=trained)
-
-
-class Lessons:
-    """What one critic learns, and what it has to say: public code, which the curator has each of them run.
-
-    Args:
-        config: Of the critics.
-        facts: What is public about the images.
-    """
-
-    def __init__(self, config: GsWganConfig, facts: PublicFacts) -> None:
-        self._facts, self._published, self._rate = facts, config.published_critics, config.critic_rate
-        self._critic = Critic(facts, width=config.critic_width, dense=config.shallow, normal=self._published)
-
-    def begin(self, seed: int, numbers: range, device: torch.device | None = None) -> State:
-        """First states of the critics of these numbers: weights, and what Adam remembers."""
-        state = self._critic.first_weights((seed + number for number in numbers), device)
-        for name in self._critic.shapes:
-            state["mean of " + name] = torch.zeros_like(state[name])
-            state["square of " + name] = torch.zeros_like(state[name])
-        return state | {"steps": torch.zeros(len(numbers), device=device)}
-
-    def learn(self, state: State, images: Tensor, labels: Tensor, public: Public) -> State:
-        """One step of Adam on the loss of WGAN-GP, from records ``[b, c, h, w]`` and as many generated images.
-
-        These are of the same classes, drawn from the public pool ``[classes, k, c, h, w]``.
-        """
-        critic, pool = self._critic, public["pool"]
-        images = scale(images, self._facts) if self._published else images
-        drawn = torch.randint(pool.shape[1], labels.shape, device=labels.device)
-        fakes = pool[labels, drawn]
-        between = torch.lerp(fakes, images, torch.rand(len(labels), 1, 1, 1, device=images.device))
-
-        def loss(weights: State) -> Tensor:
-            normed = critic.normed(state | weights)
-            real, fake = critic.scores(normed, torch.cat([images, fakes]), labels.repeat(2)).chunk(2)
-            slopes = grad(lambda x: critic.scores(normed, x, labels).sum())(between)
-            steepness = (slopes.flatten(1).square().sum(1) + 1e-12).sqrt()
-            return (
-                fake.mean() - real.mean() + _PENALTY * (steepness - 1).square().mean() + _DRIFT * real.square().mean()
-            )
-
-        with tensor_cores(images.device):
-            slopes, count = grad(loss)(critic.parameters(state)), state["steps"] + 1
-        kept, kept_squares = _CRITIC_BETAS
-        after = state | {"steps": count}
-        for name, slope in slopes.items():
-            mean = torch.lerp(slope, state["mean of " + name], kept)
-            square = torch.lerp(slope.square(), state["square of " + name], kept_squares)
-            step = mean / (1 - kept**count) / ((square / (1 - kept_squares**count)).sqrt() + 1e-8)
-            after |= {"mean of " + name: mean, "square of " + name: square, name: state[name] - self._rate * step}
-        return after | critic.followed(after)
-
-    def say(self, state: State, public: Public) -> Tensor:
-        """The gradient ``[m, c, h, w]`` down which the fakes would look more real to this critic."""
-        with tensor_cores(public["fakes"].device):
-            return grad(lambda x: -self._critic(state, x, public["labels"]).sum())(public["fakes"])
 
 
 def _publish(network: ConditionalGenerator, averages: list[Tensor], draw: Callable[[], Tensor]) -> None:
