@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,13 @@ class Observer:
     def going_on(self, folder: Path) -> None:
         """The run takes up one that was stopped and left its work in ``folder``; what that paid for is not charged."""
 
+    def patience(self) -> contextlib.AbstractContextManager[Callable[[], bool]]:
+        """Within, work can be stopped after each of its steps; the function says whether someone wants that.
+
+        Who watches may hold an interrupt back until then, so that what was done by then is kept.
+        """
+        return contextlib.nullcontext(lambda: False)
+
     def show(self, look: Callable[[], Glimpse]) -> None:
         """The set has changed, and ``look`` shows it; called at every step, so look now and then only.
 
@@ -91,6 +99,13 @@ class Observers(Observer):
         """Tell all of them."""
         for observer in self._observers:
             observer.going_on(folder)
+
+    @contextlib.contextmanager
+    def patience(self) -> Iterator[Callable[[], bool]]:
+        """Whether any of them wants it."""
+        with contextlib.ExitStack() as stack:
+            asked = [stack.enter_context(observer.patience()) for observer in self._observers]
+            yield lambda: any(one() for one in asked)
 
     def show(self, look: Callable[[], Glimpse]) -> None:
         """Let all of them look."""

@@ -1,3 +1,4 @@
+import contextlib
 from types import SimpleNamespace
 
 import pytest
@@ -6,7 +7,7 @@ import torch
 
 from privset.errors import ConfigError
 from privset.methods.checkpoint import Checkpoint, Stages
-from privset.observer import Observer
+from privset.observer import Observer, Observers
 
 
 class Memory(Checkpoint):
@@ -50,6 +51,28 @@ def optimise(checkpoint, observer=None, stop=None, steps=12):
             place += speed
         found |= {f"{name} place": place, f"{name} speed": speed}
     return found | {"generator": generator.get_state()}
+
+
+class Leaving(Counting):
+    """Wants to stop once so many steps are being done."""
+
+    def __init__(self, after):
+        super().__init__()
+        self.after = after
+
+    def patience(self):
+        return contextlib.nullcontext(lambda: self.done + 1 >= self.after)
+
+
+@pytest.mark.parametrize("after", [1, 5, 12, 14])
+def test_who_wants_to_stop_waits_for_the_end_of_a_step_whose_state_is_kept(after):
+    whole, checkpoint = optimise(Checkpoint()), Memory()
+    checkpoint.seconds = 1e9  # no state is due but that one, and those of loops that have ended
+    with pytest.raises(KeyboardInterrupt):
+        optimise(checkpoint, Observers(Observer(), Leaving(after)))
+    assert len(checkpoint.states) == (1 if after < 12 else 2)
+    found = optimise(checkpoint)
+    assert all(torch.equal(value, found[name]) for name, value in whole.items())
 
 
 @pytest.mark.parametrize("stop", [("walking", 1), ("walking", 11), ("running", 0), ("running", 5), ("running", 11)])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +25,7 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
+from privset.cli.interrupts import held_back
 from privset.observer import Observer
 from privset.release.statement import rounded_up
 
@@ -140,6 +142,10 @@ class Bars(Observer):
     def going_on(self, folder: Path) -> None:
         """Say so, in a line that stays."""
         warn(f"Going on from {folder}: nothing is charged again.")
+
+    def patience(self) -> contextlib.AbstractContextManager[Callable[[], bool]]:
+        """Let Ctrl-C wait for the end of a step."""
+        return held_back(warn)
 
     def note(self, about: str, text: str) -> None:
         """Keep a line in sight until something else is noted about the same."""

@@ -59,6 +59,9 @@ class Stages:
                 taken up. By default all.
             look: Shows the set as it is after a step; must not change it, nor use the generator.
             parts: Of how many parts each step is, if the steps tell of them by `part`.
+
+        Raises:
+            KeyboardInterrupt: Who observes it wanted to stop; the state after the last step is kept.
         """
         each = parts or 1
         self._observer.phase(name, total * each)
@@ -71,19 +74,23 @@ class Stages:
         if parts is not None:
             self._observer.lap()
         kept = time.monotonic()
-        for step in range(first, total):
-            yield step
-            last = step + 1 == total
-            due = last or time.monotonic() - kept >= self._pause()
-            if due:
-                self._keep(name, step + 1, results if last else tensors)
-                kept = time.monotonic()
-            if parts is None:
-                self._observer.step()
-            else:
-                self._observer.lap()
-            if look is not None and (due if self._checkpoint.shown_once_kept else parts is None):
-                self._observer.show(look)
+        with self._observer.patience() as asked:
+            for step in range(first, total):
+                yield step
+                last = step + 1 == total
+                stopped = not last and asked()
+                due = last or stopped or time.monotonic() - kept >= self._pause()
+                if due:
+                    self._keep(name, step + 1, results if last else tensors)
+                    kept = time.monotonic()
+                if parts is None:
+                    self._observer.step()
+                else:
+                    self._observer.lap()
+                if look is not None and (due if self._checkpoint.shown_once_kept else parts is None):
+                    self._observer.show(look)
+                if stopped:
+                    raise KeyboardInterrupt
 
     def part(self, look: Callable[[], Glimpse] | None = None) -> None:
         """One of the parts of a step is done; a state that may be shown only once it is kept is not shown by it."""

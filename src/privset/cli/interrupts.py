@@ -1,0 +1,37 @@
+"""Ctrl-C while work goes on step by step: the step is finished, so that what was done can be kept."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+WORDS = "Stopping after this step, to keep what was done; Ctrl-C again stops at once."
+
+
+@contextlib.contextmanager
+def held_back(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
+    """Within, a first interrupt is told by the function, and by ``say``; a second one interrupts.
+
+    Where something else decides what becomes of interrupts, or ignores them, it is left to that.
+    """
+    asked = False
+
+    def hold(_number: int, _frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        say(WORDS)
+
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not usual or threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    signal.signal(signal.SIGINT, hold)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,71 @@
+"""Ctrl-C, as a terminal sends it."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from privset.cli.interrupts import WORDS, held_back
+
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.01)  # for Python to notice
+
+
+def test_a_first_interrupt_waits_and_a_second_does_not():
+    said = []
+    with held_back(said.append) as asked:
+        assert not asked()
+        interrupt()
+        assert asked()
+        assert said == [WORDS]
+        with pytest.raises(KeyboardInterrupt):
+            interrupt()
+    with pytest.raises(KeyboardInterrupt):  # as before
+        interrupt()
+
+
+def test_interrupts_that_someone_else_decides_about_are_left_to_them():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with held_back(pytest.fail) as asked:
+            interrupt()
+            assert not asked()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    def elsewhere():  # where no handler can be set
+        with held_back(pytest.fail) as asked:
+            found.append(asked())
+
+    found = []
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert found == [False]
+
+
+def test_a_run_that_is_interrupted_early_is_kept(tmp_path):
+    words = "generate digits --method psg --preset small --epsilon 10 --runs 400 --noise-seed 1 --accountant rdp --out"
+    log, out = tmp_path / "log", tmp_path / "set"
+    with log.open("wb") as file:
+        command = [Path(sys.executable).parent / "privset", *words.split(), out]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=file)
+        deadline = time.monotonic() + 120
+        while b"matching gradients" not in log.read_bytes() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(1.0)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=120) == 130
+    said = " ".join(log.read_text().split())
+    assert WORDS in said
+    assert "what was done until" in said  # long before a state is due
+    assert (tmp_path / "set.unfinished").exists()
+    assert not out.exists()
