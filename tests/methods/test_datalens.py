@@ -58,7 +58,8 @@ def test_the_published_noise_its_claim_and_what_it_costs_here(top, sigma, steps,
 def test_the_published_settings(epsilon, published):
     config = DataLens.preset("paper", per_class=10, epsilon=epsilon)
     assert (config.top, config.sigma, config.threshold, config.steps) == published
-    assert (config.teachers, config.batch_size, config.images, config.pretraining) == (4000, 15, 15, 10)
+    assert (config.teachers, config.batch_size, config.images) == (4000, 15, 15)
+    assert config.pretraining + config.teacher_steps == 10  # lessons before the first question
     assert (config.teacher_steps, config.code, config.limit, config.step_size) == (2, 50, 1e-5, 1e-3)
 
 

@@ -48,6 +48,19 @@ def test_the_published_settings_and_their_two_epsilons():
         assert f" {number:.3g} |" in PAGE.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("noise", "by_the_formula", "proven", "one_by_one"), [(1.12, 9.55, 9.57, 67.6), (2.1, 4.11, 3.77, 10.8)]
+)
+def test_what_the_noise_of_the_code_costs_and_that_of_the_psg_paper(noise, by_the_formula, proven, one_by_one):
+    event = GaussianEvent(question="gradient", sampling_rate=0.01, noise_multiplier=noise, count=30_000)
+    claim = DpCgan(DpCganConfig()).claim(MNIST, (event,), 1e-5).epsilon
+    apart = dataclasses.replace(event, noise_multiplier=noise / math.sqrt(4))
+    costs = (claim, spend([event], 1e-5).best, spend([apart], 1e-5).best)
+    for cost, rounded_up in zip(costs, (by_the_formula, proven, one_by_one), strict=True):
+        assert rounded_up * 0.99 < cost <= rounded_up
+        assert f" {rounded_up:g} " in PAGE.read_text(encoding="utf-8")
+
+
 def test_the_claim_follows_the_published_formula_and_not_the_noise_there_is():
     method, events = (
         DpCgan(DpCganConfig()),

@@ -1,16 +1,19 @@
+import dataclasses
 import math
+import time
 
 import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting import pld, rdp
+from dp_accounting.pld import privacy_loss_distribution as losses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from privset.errors import BudgetError
 from privset.privacy import GaussianEvent, PrivacyBudget, calibrate, spend
-from privset.privacy.accounting import PLD_BUDGET_CEILING, PLD_CEILING, merge
+from privset.privacy.accounting import PLD_AT_ONCE, PLD_BUDGET_CEILING, PLD_CEILING, PLD_MOST_ANSWERS, merge
 
 
 def gradient(noise_multiplier, count=1, rate=256 / 60_000):
@@ -102,6 +105,50 @@ def test_more_answers_cost_more_and_more_noise_costs_less():
         assert cost.pld is not None
         assert base.pld is not None
         assert cost.pld > base.pld
+
+
+@pytest.mark.parametrize(
+    "answers", [(gradient(1.0, 1),), (gradient(1.0, 30_000),), (gradient(3.0, 900), full_batch(2))]
+)
+def test_pld_composes_as_the_librarys_own_accountant_does(answers):
+    accountant = pld.PLDAccountant(value_discretization_interval=1e-4)
+    for event in answers:
+        answer = dp_accounting.GaussianDpEvent(event.noise_multiplier)
+        sampled = dp_accounting.PoissonSampledDpEvent(event.sampling_rate, answer)
+        accountant.compose(answer if event.sampling_rate == 1 else sampled, event.count)
+    assert spend(answers, 1e-5).pld == accountant.get_epsilon(1e-5)
+
+
+@pytest.mark.parametrize("noise", [1.1, 3.0, 7.5])
+def test_pld_of_millions_of_answers_is_quick_below_rdp_and_no_less_than_a_finer_grid_gives(noise):
+    counts = (PLD_AT_ONCE, PLD_AT_ONCE + 1, 2_000_001, 3_446_400, PLD_MOST_ANSWERS)
+    start = time.process_time()
+    found = [spend([gradient(noise, count, 50 / 60_000)], 1e-5) for count in counts]
+    assert time.process_time() - start < 60  # composed at once, one of them alone took half a minute
+    costs = [cost.pld for cost in found]
+    assert None not in costs
+    assert costs == sorted(costs)  # pyright: ignore[reportArgumentType] - none is None
+    assert all(0.9 * cost.rdp < cost.by("pld") < cost.rdp for cost in found)
+    # Up to rounding a grid twice as fine gives a smaller bound: neither is below what the answers cost.
+    finer = losses.from_gaussian_mechanism(noise, value_discretization_interval=5e-5, sampling_prob=50 / 60_000)
+    composed = finer.self_compose(PLD_MOST_ANSWERS // 100).self_compose(100).get_epsilon_for_delta(1e-5)
+    assert 0.9 * found[-1].by("pld") < composed < found[-1].by("pld")
+
+
+def test_above_so_many_answers_pld_is_left_out():
+    assert spend([gradient(3.0, PLD_MOST_ANSWERS + 1, 50 / 60_000)], 1e-5).pld is None
+    with pytest.raises(BudgetError, match="or 5,000,000 answers, and this is epsilon 1 and 5,000,001 answers"):
+        calibrate(lambda z: [gradient(z, PLD_MOST_ANSWERS + 1)], PrivacyBudget(epsilon=1.0, accountant="pld"))
+
+
+def test_where_rdp_is_the_smaller_bound_its_noise_is_taken():
+    many = gradient(1.0, PLD_MOST_ANSWERS, 50 / 60_000)
+
+    def noise(accountant):
+        budget = PrivacyBudget(epsilon=0.1, accountant=accountant)
+        return calibrate(lambda z: [dataclasses.replace(many, noise_multiplier=z)], budget)
+
+    assert noise("best") == noise("rdp")
 
 
 def test_a_clean_answer_costs_everything_and_no_answer_nothing():

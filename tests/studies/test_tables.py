@@ -151,8 +151,9 @@ def test_what_was_published_stands_beside_what_was_measured(tmp_path):
         "| fashion-mnist | 10 | `paper` | 82.9 | not yet |",
     ]
     one = compared("baselines/gs-wgan", tmp_path).splitlines()
-    assert "| mnist | 386 | `paper` | 84.9 | not yet |" in one
-    assert len(one) == 2 + 4
+    assert "| mnist | 386 | `paper` | `convnet` | 84.9 | not yet |" in one
+    assert "| fashion-mnist | 386 | `paper` | `mlp` | 65.4 | not yet |" in one
+    assert len(one) == 2 + 4 + 10
     assert compared("smoke", tmp_path) == ""
 
 
@@ -161,7 +162,7 @@ def test_methods_stand_beside_each_other_and_what_they_are_compared_with(tmp_pat
         "real": ["mnist-ipc20", "mnist-ipc10", "fashion-mnist-all"],
         "dp-sgd": ["mnist-eps1-strong"],
         "dp-merf": ["mnist-eps10-ipc6000-standard", "mnist-eps10-ipc20-standard", "mnist-eps10-ipc10-drawn"],
-        "baselines": ["mnist-eps10-dp-cgan-mlp", "mnist-published10-gs-wgan"],
+        "baselines": ["mnist-eps10-datalens-mlp", "mnist-published10-gs-wgan"],
     }
     for number, (name, cells) in enumerate(wanted.items()):
         (tmp_path / name).mkdir()

@@ -59,7 +59,7 @@ class DataLensConfig(TeacherConfig):
         return cls(
             per_class=per_class,
             teachers=4000,
-            pretraining=10,
+            pretraining=8,  # and the two before the first question: ten, as in the first published epoch
             teacher_steps=2,
             top=top,
             threshold=threshold,

@@ -37,8 +37,11 @@ LEAST_NOISE = 0.01
 MOST_ANSWERS = 10_000_000
 """In one event: twenty times PSG's longest run; accounting for more could be made to take for ever."""
 
-PLD_MOST_ANSWERS = 2_000_000
-"""With more answers in all, PLD is not computed either."""
+PLD_MOST_ANSWERS = 5_000_000
+"""With more answers in all, PLD is not computed either: rounding in its transforms has been looked at up to here."""
+
+PLD_AT_ONCE = 500_000
+"""PLD composes more answers than these of one kind in equal parts: at once they can take minutes, and round worse."""
 
 _TOLERANCE = 1e-6
 """Relative precision of a calibrated noise multiplier; the error is always on the side of more noise."""
@@ -158,7 +161,7 @@ def _epsilon(events: tuple[GaussianEvent, ...], delta: float, accountant: str) -
         return math.inf
     # Imported here: it takes a second, and commands that account for nothing should not wait for it.
     import dp_accounting
-    from dp_accounting import pld, rdp
+    from dp_accounting import rdp
 
     joined = _full_batches_joined(events)
     if accountant == "pld" and [rate for rate, *_ in joined] == [1.0]:
@@ -166,23 +169,49 @@ def _epsilon(events: tuple[GaussianEvent, ...], delta: float, accountant: str) -
         # leave the range of floats, where it knows what to do; what is added is its own precision.
         with np.errstate(all="ignore"):
             return _known(dp_accounting.get_epsilon_gaussian(joined[0][1], delta) * (1 + 1e-9) + 1e-11, events)
-    relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
     if accountant == "pld":
-        bound = pld.PLDAccountant(relation, value_discretization_interval=PLD_INTERVAL)
-    else:
-        bound = rdp.RdpAccountant(_SHARD_ORDERS if _of_shards(events) else None, relation)
+        return _known(_privacy_loss(joined).get_epsilon_for_delta(delta), events)
+    relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+    bound = rdp.RdpAccountant(_SHARD_ORDERS if _of_shards(events) else None, relation)
     with order_warnings_silenced():
         for rate, noise, count in joined:
             event = dp_accounting.GaussianDpEvent(noise)
             bound.compose(event if rate == 1 else dp_accounting.PoissonSampledDpEvent(rate, event), count)
-        if isinstance(bound, pld.PLDAccountant):
-            return _known(bound.get_epsilon(delta), events)
         divergences = bound.rdp
         if _of_shards(events):  # of one pair of neighbours divergences add up at each order, however each is bounded
             divergences = divergences + _divergences_of_shards(events)
         # With very much noise rounding leaves less than there is, even less than nothing, which would count as nothing.
         divergences = np.maximum(divergences, _ROUNDING * sum(event.count for event in events)).tolist()
         return _known(rdp.compute_epsilon(bound.orders.tolist(), divergences, delta)[0], events)
+
+
+def _privacy_loss(joined: Iterable[tuple[float, float, int]]) -> Any:
+    """The privacy loss distribution of (rate, noise, count), as dp-accounting's own accountant composes it.
+
+    But for many answers: one answer with much noise has a short list of losses, and the library raises its length, as a
+    whole number of millions of digits, to the power of their count, only to see that it is large. So they are composed
+    in equal parts, and the parts with each other; what is cut off of the tails is counted as lost each time.
+    """
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import privacy_loss_distribution as losses
+
+    whole = losses.identity(value_discretization_interval=PLD_INTERVAL)
+    for rate, noise, count in joined:
+        one = losses.from_gaussian_mechanism(
+            noise,
+            value_discretization_interval=PLD_INTERVAL,
+            sampling_prob=rate,
+            neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
+        )
+        parts = math.ceil(count / PLD_AT_ONCE)
+        length, left = divmod(count, parts)
+        all_of_them = one if rate == 1 else one.self_compose(length)  # full batches are one answer
+        if parts > 1:
+            all_of_them = all_of_them.self_compose(parts)
+        if left:
+            all_of_them = all_of_them.compose(one.self_compose(left))
+        whole = whole.compose(all_of_them)
+    return whole
 
 
 def _divergences_of_shards(events: Iterable[GaussianEvent]) -> np.ndarray:
@@ -296,6 +325,8 @@ def _tighter(events_at: Callable[[float], Iterable[GaussianEvent]], budget: Priv
                 f"and this is epsilon {budget.epsilon:g} and {answers:,} answers; use --accountant rdp"
             )
         return noise
+    if budget.accountant == "best" and _epsilon(merge(events), budget.delta, "pld") > budget.epsilon:
+        return noise  # PLD needs more: how much more would take long to find, and is not used
     # PLD is rarely more than a third below RDP, and slow where epsilon is large: approach it in small strides.
     tighter = _smallest(events_at, budget, "pld", start=noise, stride=0.08)
     return tighter if budget.accountant == "pld" else min(noise, tighter)
