@@ -1,5 +1,6 @@
 """A set that is published with its generator, and sets that are drawn from it."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -35,8 +36,7 @@ CONFIG = PsgPriorConfig(
 
 
 def planned(**settings: Any) -> Plan:
-    config = PsgPriorConfig(**({field: getattr(CONFIG, field) for field in CONFIG.__dataclass_fields__} | settings))
-    return PsgPrior(config).plan(FACTS, PrivacyBudget(epsilon=0.5, accountant="rdp"))
+    return PsgPrior(dataclasses.replace(CONFIG, **settings)).plan(FACTS, PrivacyBudget(epsilon=0.5, accountant="rdp"))
 
 
 def publish(workshop: Any, folder: Path, *, seed: int = 1, noise: str = "system", **settings: Any) -> Path:
