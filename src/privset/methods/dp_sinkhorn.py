@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -20,13 +19,12 @@ from privset.facts import PublicFacts, scale
 from privset.methods.checkpoint import Stages
 from privset.methods.claim import Claim, classic_epsilon
 from privset.methods.descent import Adam, approach, cosine
-from privset.methods.drawing import AT_ONCE, drawn, glimpse
+from privset.methods.drawing import AT_ONCE, become_average, drawn, glimpse
 from privset.methods.method import Execution, SetMethod, Synthesis
 from privset.methods.plan import Plan
 from privset.methods.settings import SetConfig, require, require_at_least_one, require_generator, require_noise
 from privset.methods.transport import Transport
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
-from privset.networks.generators import ConditionalGenerator
 from privset.observer import Glimpse, Observer
 from privset.privacy import RELATION, Curator, GaussianEvent, PrivacyBudget, PullbackQuestion
 from privset.privacy.clipping import clip_factors
@@ -38,9 +36,6 @@ _ORDERS = (
     *(2.0**power for power in range(7, 13)),
 )
 """Renyi orders of the published accountant."""
-
-_SETTLING = 50
-"""Batches that the averaged generator sees before it is published, for the running means of its batch norm."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -217,7 +212,7 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
             # At first there is little to average.
             kept.fill_(min(config.averaging, (1 + number) / (10 + number)))
             take(given, torch.cat([answer, apart[batch:]]))
-        _settle(network, averages, lambda: codes(torch.randint(classes, (AT_ONCE // 5,), generator=random)))
+        become_average(network, averages, lambda: codes(torch.randint(classes, (AT_ONCE // 5,), generator=random)))
         labels = torch.arange(classes).repeat_interleave(config.per_class)
         trained = TrainedGenerator.of(self._form, network) if config.publish_generator else None
         return Synthesis(drawn(network, labels, random), labels, generator=trained)
@@ -260,13 +255,3 @@ class Objective:
     def shortened(self, slope: Tensor) -> Tensor:
         """A slope in which no record plays a part, shortened like the others, so that neither drowns the other."""
         return slope * clip_factors(slope.square().sum(), self._clip_norm)
-
-
-def _settle(network: ConditionalGenerator, averages: list[Tensor], draw: Callable[[], Tensor]) -> None:
-    """Give the network its averaged weights, and the batch norm the running means that belong to them."""
-    with torch.no_grad():
-        for weight, average in zip(network.parameters(), averages, strict=True):
-            weight.copy_(average)
-        for _ in range(_SETTLING):
-            network(draw())
-    network.eval()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -18,6 +18,8 @@ _SHOWN = 10
 """Images a class that are shown."""
 _SETTLING = 1000
 """Images that batch norm is settled on."""
+_FOLLOWING = 50
+"""Batches by which norms that follow slowly have forgotten what was before."""
 
 
 def even_labels(count: int, classes: int, random: torch.Generator) -> Tensor:
@@ -43,6 +45,19 @@ def settled(generator: ConditionalGenerator, random: torch.Generator) -> Conditi
     with torch.no_grad():
         network(network.draw(torch.arange(_SETTLING) % len(network.facts.classes), random).to(device))
     return network.eval()
+
+
+@torch.no_grad()
+def become_average(network: ConditionalGenerator, averages: Iterable[Tensor], draw: Callable[[], Tensor]) -> None:
+    """Give a network its averaged weights, and its norms what belongs to these.
+
+    Batch norm remembers means, spectral norm directions; both follow whenever images are made, of codes from ``draw``.
+    """
+    for weight, average in zip(network.parameters(), averages, strict=True):
+        weight.copy_(average)
+    for _ in range(_FOLLOWING):
+        network(draw())
+    network.eval()
 
 
 @torch.no_grad()

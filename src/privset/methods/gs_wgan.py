@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -18,7 +17,7 @@ from torch import Tensor
 from privset.facts import PublicFacts
 from privset.methods.claim import REPLACE, Claim
 from privset.methods.descent import Adam, approach
-from privset.methods.drawing import drawn, glimpse
+from privset.methods.drawing import become_average, drawn, glimpse
 from privset.methods.lessons import Lessons
 from privset.methods.method import Execution, SetMethod, Synthesis
 from privset.methods.plan import Plan
@@ -31,7 +30,6 @@ from privset.methods.settings import (
     require_shards,
 )
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
-from privset.networks.generators import ConditionalGenerator
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, PullbackQuestion
 from privset.recording import sent
@@ -45,8 +43,6 @@ _UNSOUND = (
 )
 _BETAS = (0.5, 0.9)
 """Of Adam, for the generator; critics have the same."""
-_SETTLING = 30
-"""Steps of the power method on the averaged weights, which are near those that it followed."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -243,9 +239,11 @@ class GsWgan(SetMethod[GsWganConfig]):
         adam = Adam(weights, betas=_BETAS)
         adam.set_rate(config.rate)
 
+        def codes(labels: Tensor) -> Tensor:
+            return sent(network.draw(labels, random), device)
+
         def images(labels: Tensor) -> Tensor:
-            make = network if config.published_critics else network.normalised
-            return make(sent(network.draw(labels, random), device))
+            return (network if config.published_critics else network.normalised)(codes(labels))
 
         @torch.no_grad()
         def pool() -> Tensor:
@@ -286,20 +284,10 @@ class GsWgan(SetMethod[GsWganConfig]):
             approach(averages, weights, 1 - kept.fill_(min(config.averaging, (1 + number) / (10 + number))))
             observer.step()
             observer.show(look)
-        _publish(network, averages, lambda: images(torch.arange(classes)))
+        become_average(network, averages, lambda: codes(torch.arange(classes)))
         labels = torch.arange(classes).repeat_interleave(config.per_class)
         trained = TrainedGenerator.of(self._form, network) if config.publish_generator else None
         return Synthesis(drawn(network, labels, random), labels, generator=trained)
-
-
-def _publish(network: ConditionalGenerator, averages: list[Tensor], draw: Callable[[], Tensor]) -> None:
-    """Give the network its averaged weights, and spectral norm the directions that belong to them."""
-    with torch.no_grad():
-        for weight, average in zip(network.parameters(), averages, strict=True):
-            weight.copy_(average)
-        for _ in range(_SETTLING):
-            draw()  # each time a step of the power method
-    network.eval()
 
 
 def claimed_epsilon(events: tuple[GaussianEvent, ...], batch_size: int, delta: float) -> float:
