@@ -34,7 +34,7 @@ napoleon_use_ivar = True
 
 # Types of other libraries, and of ours that are not for use: there is no page here to lead to.
 nitpick_ignore_regex = [
-    (r"py:.*", r"(torch|numpy|np|pathlib|collections|typing|pydantic|annotated_types)(\..*)?"),
+    (r"py:.*", r"(torch|numpy|np|pathlib|collections|contextlib|typing|pydantic|annotated_types)(\..*)?"),
     (r"py:.*", r"Tensor|Mapping\[str|NoneType"),
     (r"py:.*", r"privset\.methods\.settings\.Config|privset\.networks\.generators\.ConditionalGenerator"),
     (r"py:.*", r"privset\.privacy\.(ledger\.Ledger|kept\.KeptAnswers|standing\..*)"),
