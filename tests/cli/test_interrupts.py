@@ -13,6 +13,14 @@ import pytest
 from privset.cli.interrupts import WORDS, held_back
 
 
+@pytest.fixture(autouse=True)
+def in_the_foreground():
+    """A shell has what it starts in the background ignore interrupts, tests too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(0.01)  # for Python to notice
