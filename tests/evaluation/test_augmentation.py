@@ -148,6 +148,13 @@ def test_draws_have_the_published_distribution(size: tuple[int, int]) -> None:
     assert correlation.abs().max() < 0.04
 
 
+def test_without_rotation_half_of_the_images_are_cropped_and_half_are_scaled() -> None:
+    choice = Draw.random(20_000, (28, 28), torch.Generator().manual_seed(0), rotate=False).choice
+
+    assert choice.unique().tolist() == [CROP, RESCALE]
+    assert abs(choice.double().mean() - 1 / 2) < 0.015
+
+
 def test_the_same_generator_gives_the_same_images() -> None:
     images = random_images(5, (8, 8))
 

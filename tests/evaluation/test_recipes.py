@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 
 import pytest
@@ -17,6 +18,8 @@ from privset.evaluation.recipes import FULL_SIZE, RECIPES, Recipe, fit_recipe
         ("quick", 1, 10, 300, 152, True),
         ("quick", 3, 10, 300, 152, False),
         ("quick", 1, 6000, 40, 22, True),
+        ("plain", 1, 10, 300, 152, False),
+        ("plain", 3, 5000, 40, 22, False),
     ],
 )
 def test_published_schedules(
@@ -36,13 +39,22 @@ def test_published_schedules(
     )
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_text_of_the_paper_crops_and_scales_images_of_any_kind(channels: int) -> None:
+    recipe = fit_recipe("stated", channels=channels, images_per_class=20)
+
+    quick = fit_recipe("quick", channels=channels, images_per_class=20)
+    assert recipe == dataclasses.replace(quick, name="stated", augment=True, rotate=False)
+    assert all(fit_recipe(other, channels=1, images_per_class=20).rotate for other in ("paper", "quick", "long"))
+
+
 def test_recipes_are_named_as_they_are_registered() -> None:
     for name in RECIPES:
         assert fit_recipe(name, channels=1, images_per_class=1).name == name
 
 
 def test_an_unknown_recipe_is_refused_with_a_suggestion() -> None:
-    with pytest.raises(ConfigError, match=r"'papper'\. Did you mean paper\? Known: long, paper, quick"):
+    with pytest.raises(ConfigError, match=r"'papper'\. Did you mean paper\? Known: long, paper, plain, quick, stated"):
         fit_recipe("papper", channels=1, images_per_class=1)
 
 

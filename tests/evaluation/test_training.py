@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from privset import recording
 from privset.data.records import Dataset
+from privset.evaluation import training
+from privset.evaluation.augmentation import ROTATE, Draw, augment
 from privset.evaluation.recipes import Recipe
 from privset.evaluation.training import DivergedError, TrainingSet, _mixed, group_size, train, training_bytes
 from privset.facts import normalise
@@ -143,6 +145,23 @@ def test_every_setting_counts(digits: Dataset, change: dict) -> None:
     (after,) = train(given, classifier="mlp", recipe=dataclasses.replace(RECIPE, **change), seeds=[0])
 
     assert (weights(before) - weights(after)).abs().max() > 1e-5
+
+
+@pytest.mark.parametrize("rotate", [False, True])
+def test_images_are_turned_only_if_the_recipe_says_so(
+    digits: Dataset, rotate: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Draw] = []
+
+    def seen(images: torch.Tensor, draw: Draw) -> torch.Tensor:
+        shown.append(draw)
+        return augment(images, draw)
+
+    monkeypatch.setattr(training, "augment", seen)
+    recipe = dataclasses.replace(RECIPE, augment=True, rotate=rotate)
+    train(set_of(digits, 19), classifier="mlp", recipe=recipe, seeds=[0])
+
+    assert any((draw.choice == ROTATE).any() for draw in shown) == rotate
 
 
 def test_the_same_seed_trains_the_same_network_and_leaves_the_global_state(digits: Dataset) -> None:

@@ -51,13 +51,16 @@ class Draw:
     angle: Tensor
 
     @classmethod
-    def random(cls, count: int, size: tuple[int, int], generator: torch.Generator) -> Draw:
-        """The published distribution for ``count`` images of ``size``, on the generator's device."""
+    def random(cls, count: int, size: tuple[int, int], generator: torch.Generator, *, rotate: bool = True) -> Draw:
+        """The published distribution for ``count`` images of ``size``, on the generator's device.
+
+        Without ``rotate`` an image is cropped or scaled, with half of the probability each.
+        """
 
         def integers(low: int, high: int) -> Tensor:
             return torch.randint(low, high, (count,), generator=generator, device=generator.device)
 
-        choice = integers(0, 3)
+        choice = integers(0, 3 if rotate else 2)
         offset = torch.stack([integers(0, 2 * crop_padding(side)) for side in size], dim=1)
         # In float64 so that the same stretch rounds down to the same size as it does in Python.
         stretch = torch.rand(count, 2, generator=generator, device=generator.device, dtype=torch.float64) * (

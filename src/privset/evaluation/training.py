@@ -145,7 +145,8 @@ def _train_group(
         """Minibatches ``[e, n]``, one for each network -> their losses ``[e]`` before the step."""
         batch, truth = images[index], labels[index]
         if recipe.augment:
-            draws = [Draw.random(index.shape[1], given.facts.shape[1:], generator) for generator in generators]
+            size, rotate = given.facts.shape[1:], recipe.rotate
+            draws = [Draw.random(index.shape[1], size, generator, rotate=rotate) for generator in generators]
             batch = augment(batch, Draw.stack(draws))
         if recipe.mixup:
             batch, aims = _mixed(batch, F.one_hot(truth, len(given.facts.classes)).to(batch.dtype), generators)
