@@ -191,6 +191,20 @@ def test_what_could_not_be_bounded_or_is_about_others_is_refused_uncharged(facts
     assert not ledger.events
 
 
+def test_what_passes_the_rehearsal_only_is_not_answered(facts, records):
+    curator = Curator(records, facts, Ledger(FREE), seeded_noise(0))
+    wards = curator.appoint(4, begin, batch_size=2)
+
+    def changing(state, public):
+        said = say(state, public)
+        return said.half() if public["now"] > 0 else said
+
+    public = {"fakes": images(), "now": torch.tensor(0.0)}
+    curator.pullback_by(clean(of_wards=True), wards, changing, public)
+    with pytest.raises(ConfigError, match="would not be bounded"):
+        curator.pullback_by(clean(of_wards=True), wards, changing, public | {"now": torch.tensor(1.0)})
+
+
 def test_a_sample_that_is_made_on_a_card_gives_the_same_answers_as_one_from_the_processor(facts, records, monkeypatch):
     """The card's way, on a processor: everything after the draw is the same."""
 

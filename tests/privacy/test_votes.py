@@ -145,7 +145,7 @@ def test_an_answer_is_charged_before_a_ward_is_heard_and_past_the_budget_none_is
     assert heard == [(), (question.event(1),)]  # first a ward that has learned nothing, which is no one's
     with pytest.raises(BudgetExceeded):
         curator.votes(dear, wards, listening, {})
-    assert len(heard) == 3
+    assert len(heard) == 2  # rehearsed before, and no one else was heard
     assert read(path)[1] == (question.event(1),)
 
 
@@ -166,6 +166,28 @@ def test_what_cannot_be_bounded_is_refused_before_it_is_charged(facts, records, 
     with pytest.raises(ConfigError, match="choose in 2 histograms, but the question is about 6"):
         curator.votes(QUESTIONS["choices"], wards, lambda state, public: state["w"].flatten(1), {})
     assert curator._ledger.events == ()
+
+
+def changing(form):
+    """Says what can be bounded, until a public value of the same form tells it to say something else."""
+    return lambda state, public: form(state["w"]) if public["now"] > 0 else state["w"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "form", "complaint"),
+    [
+        ("vectors", lambda said: said.half(), "would not be bounded"),
+        ("choices", lambda said: said[:1], "choose in"),
+        ("lead", lambda said: torch.cat([said, said]), "choose in"),
+    ],
+)
+def test_what_passes_the_rehearsal_only_is_not_answered(facts, records, kind, form, complaint):
+    curator = curator_for(records, facts)
+    wards = curator.appoint(3, begin, batch_size=4)
+    saying = changing(form)
+    curator.votes(QUESTIONS[kind], wards, saying, {"now": torch.tensor(0.0)})
+    with pytest.raises(ConfigError, match=complaint):
+        curator.votes(QUESTIONS[kind], wards, saying, {"now": torch.tensor(1.0)})
 
 
 def test_wards_that_are_not_finite_count_as_nothing_and_are_tallied(facts, records):

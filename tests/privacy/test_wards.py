@@ -175,6 +175,26 @@ def test_a_rehearsal_shows_how_the_first_ward_began_whatever_has_been_learned_si
     assert heard(guardian, wards, "w").tolist() == [11, 12, 13, 14, 15]
 
 
+def test_the_same_code_is_rehearsed_once_unless_public_values_have_another_form():
+    guardian = guardian_of(numbered())
+    wards = guardian.appoint(5, blank, 2)
+    rehearsed = []
+
+    def say(state, public):
+        rehearsed.append(public["x"].shape)
+        return state["steps"] + public["x"]
+
+    for size in (3, 3, 4, 4, 3):
+        assert guardian.rehearse(wards, say, {"x": torch.ones(size)}).shape == (1, size)
+    assert rehearsed == [(3,), (4,), (3,)]
+    assert guardian.rehearse(wards, lambda state, public: state["steps"], {"x": torch.ones(3)}).shape == (1,)
+    others = guardian.appoint(2, blank, 2)
+    assert guardian.rehearse(others, say, {"x": torch.ones(3)}).shape == (1, 3)
+    assert len(rehearsed) == 4
+    guardian.rehearse(wards, say, {"x": torch.ones(3, dtype=torch.float64)})
+    assert len(rehearsed) == 5
+
+
 def test_batches_are_normalised_and_come_with_their_labels():
     guardian = guardian_of(numbered())
     wards = guardian.appoint(2, lambda numbers: {"w": torch.zeros(len(numbers))}, 8)

@@ -105,24 +105,29 @@ def pulling_by_wards(
 
     def check(question: PullbackQuestion, wards: Wards, say: Say, public: Public) -> None:
         _asked(question, wards)
-        said = guardian.rehearse(wards, say, public)
-        if said.dtype not in (torch.float32, torch.float64) or said.ndim < 3:
-            raise ConfigError(
-                "a ward must give a gradient of float32 or float64 for each generated image, or its part would not be "
-                f"bounded; this is {str(said.dtype).removeprefix('torch.')} of shape {list(said.shape[1:])}"
-            )
+        _check_said(guardian.rehearse(wards, say, public))
 
     def answer(question: PullbackQuestion, wards: Wards, say: Say, public: Public) -> Tensor:
         asked = _asked(question, wards)
         which = None if asked == wards.count else fixed_sample(noise, wards.count, asked)
         total, not_finite = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.int64)
         for said in guardian.hear(wards, say, public, which):
+            _check_said(said)
             added, bad = shortened_sum(said, question.clip_norm, each_image=question.each_image)
             total, not_finite = total.to(added) + added, not_finite.to(bad) + bad
         tally.add(not_finite)
         return noise.add_normal(total, question.noise_multiplier * question.sensitivity).to(torch.float32)
 
     return check, answer
+
+
+def _check_said(said: Tensor) -> None:
+    """Refuse what could not be bounded; the form of what wards say ``[w, ...]`` is that of public code."""
+    if said.dtype not in (torch.float32, torch.float64) or said.ndim < 3:
+        raise ConfigError(
+            "a ward must give a gradient of float32 or float64 for each generated image, or its part would not be "
+            f"bounded; this is {str(said.dtype).removeprefix('torch.')} of shape {list(said.shape[1:])}"
+        )
 
 
 def _asked(question: PullbackQuestion, wards: Wards) -> int:

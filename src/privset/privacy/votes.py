@@ -5,7 +5,7 @@ The bound is enforced here, on what was said, whatever code said it: a mistake i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -18,7 +18,9 @@ from privset.privacy.wards import Guardian, Public, Say, Wards
 
 
 def check_said(question: VotesQuestion, said: Tensor) -> None:
-    """Refuse what cannot be bounded as the question says; ``said [1, ...]`` is a rehearsal, no ward's word.
+    """Refuse what cannot be bounded as the question says; ``said [w, ...]`` by wards, or by one in a rehearsal.
+
+    Its form is that of public code, whatever a ward has learned, and so is what is said of it here.
 
     Guarantee: what passes is float32 or float64, and has, for choices, as many histograms as the noise is made for.
     """
@@ -27,7 +29,7 @@ def check_said(question: VotesQuestion, said: Tensor) -> None:
             "a ward must say float32 or float64 numbers, at least one axis of them, or its part would not be bounded; "
             f"this is {str(said.dtype).removeprefix('torch.')} of shape {list(said.shape[1:])}"
         )
-    found = said[..., 0].numel() if said.shape[-1] else 0
+    found = said[0, ..., 0].numel() if said.shape[-1] else 0
     if question.kind != "vectors" and found != question.histograms:
         raise ConfigError(f"wards choose in {found} histograms, but the question is about {question.histograms}")
 
@@ -55,8 +57,13 @@ def answering(
     def check(question: VotesQuestion, wards: Wards, say: Say, public: Public) -> None:
         check_said(question, guardian.rehearse(wards, say, public))
 
+    def heard(question: VotesQuestion, wards: Wards, say: Say, public: Public) -> Iterator[Tensor]:
+        for said in guardian.hear(wards, say, public):
+            check_said(question, said)
+            yield said
+
     def answer(question: VotesQuestion, wards: Wards, say: Say, public: Public) -> Tensor:
-        clean, bad = tallied(question, guardian.hear(wards, say, public))
+        clean, bad = tallied(question, heard(question, wards, say, public))
         tally.add(bad)
         return noise.add_normal(clean, question.noise_multiplier * question.sensitivity).to(torch.float32)
 
