@@ -16,6 +16,7 @@ from privset.studies.tables import (
     stages,
     steps,
     table,
+    trained,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -155,6 +156,33 @@ def test_what_was_published_stands_beside_what_was_measured(tmp_path):
     assert "| fashion-mnist | 386 | `paper` | `mlp` | 65.4 | not yet |" in one
     assert len(one) == 2 + 4 + 10
     assert compared("smoke", tmp_path) == ""
+
+
+def test_recipes_stand_beside_each_other_and_that_of_the_study_the_sets_are_from(tmp_path):
+    def keep(name, pattern, **means):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (cell,) = get(name).choose([pattern])
+        recipes = {recipe: {"accuracy": {"mean": mean, "std": 0.5}} for recipe, mean in means.items()}
+        found = cell.definition() | {"recipe": "paper", "recipes": recipes}
+        (tmp_path / name / f"{cell.name}.json").write_text(json.dumps(found, default=str), encoding="utf-8")
+
+    keep("dp-merf", "mnist-eps10-ipc20-paper", paper=84.0, long=70.0)
+    keep("recipes", "dp-merf-mnist-eps10-ipc20-paper", stated=81.0, plain=83.0)
+    keep("recipes", "dp-merf-mnist-eps1-ipc6000-paper", stated=71.0, plain=73.0)
+    keep("recipes", "real-mnist-ipc10", stated=93.0, plain=91.0)
+    lines = trained("recipes/dp-merf", tmp_path).splitlines()
+    assert lines == [
+        "| data | epsilon | images a class | published | `paper` | `stated` | `plain` |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| mnist | 1 | 6,000 | 72.7 | not yet | 71.0 ± 0.5 | 73.0 ± 0.5 |",
+        "| mnist | 10 | 20 | 83.2 | 84.0 ± 0.5 | 81.0 ± 0.5 | 83.0 ± 0.5 |",
+    ]
+    place = "<!-- trained: recipes/dp-merf -->\nold\n<!-- end of results -->\n"
+    assert filled(place, tmp_path).splitlines()[1:-1] == lines
+    assert trained("recipes/psg", tmp_path) == ""
+    assert trained("recipes", tmp_path).splitlines()[2] == (
+        "| mnist | inf |  | 10 | 93.6 | not yet | 93.0 ± 0.5 | 91.0 ± 0.5 |"
+    )
 
 
 def test_methods_stand_beside_each_other_and_what_they_are_compared_with(tmp_path):

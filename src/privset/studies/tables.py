@@ -82,26 +82,53 @@ def compared(name: str, results: Path) -> str:
 
     Cells of which neither is known are left out, and so are columns in which all cells have the same.
     """
+    rows = []
+    for cell, found in _chosen(name, results):
+        if (cell.published, found) != (None, None):
+            measured = "not yet" if found is None else _accuracy(found["accuracy"])
+            rows.append(_described(cell) | {"measured": measured})
+    return _differing(rows)
+
+
+def trained(name: str, results: Path) -> str:
+    """The same for networks that are trained on the same sets by several recipes, with a column for each.
+
+    Where `paper` is not among them, it is what another study measured by that recipe.
+    """
+    rows = []
+    for cell, found in _chosen(name, results):
+        if found is not None:
+            measured = {recipe: _accuracy(one["accuracy"]) for recipe, one in found["recipes"].items()}
+            by_paper = {"paper": _elsewhere(cell, "paper", results)}
+            rows.append(_described(cell) | {f"`{recipe}`": one for recipe, one in (by_paper | measured).items()})
+    return _differing(rows)
+
+
+def _chosen(name: str, results: Path) -> list[tuple[Cell, dict[str, Any] | None]]:
+    """Cells of STUDY, or of STUDY/METHOD, and what is on file of them as they are defined now."""
     name, _, method = name.partition("/")
-    study = get(name)
-    shelf, rows = Results(results, study), []
-    for cell in study.cells:
-        found = None if shelf.is_outdated(cell) else shelf.cell(cell)
-        if method in ("", cell.method) and (cell.published, found) != (None, None):
-            row = {
-                "data": cell.data,
-                "epsilon": f"{cell.epsilon:g}",
-                "preset": ", ".join([f"`{cell.preset}`", *_changes(cell)]),
-                "images a class": "all" if cell.per_class is None else f"{cell.per_class:,}",
-                "network": f"`{cell.classifier}`",
-                "published": "" if cell.published is None else f"{cell.published:.1f}",
-                "measured": "not yet" if found is None else _accuracy(found["accuracy"]),
-            }
-            rows.append(row)
+    shelf = Results(results, get(name))
+    cells = [cell for cell in shelf.study.cells if method in ("", cell.method)]
+    return [(cell, None if shelf.is_outdated(cell) else shelf.cell(cell)) for cell in cells]
+
+
+def _described(cell: Cell) -> dict[str, str]:
+    return {
+        "data": cell.data,
+        "epsilon": f"{cell.epsilon:g}",
+        "preset": ", ".join([*([f"`{cell.preset}`"] if cell.preset else []), *_changes(cell)]),
+        "images a class": "all" if cell.per_class is None else f"{cell.per_class:,}",
+        "network": f"`{cell.classifier}`",
+        "published": "" if cell.published is None else f"{cell.published:.1f}",
+    }
+
+
+def _differing(rows: list[dict[str, str]]) -> str:
+    """A table without the columns that describe a cell and are the same in all rows."""
     if not rows:
         return ""
-    always = ("data", "published", "measured")
-    columns = [column for column in rows[0] if column in always or len({row[column] for row in rows}) > 1]
+    describe = ("epsilon", "preset", "images a class", "network")
+    columns = [column for column in rows[0] if column not in describe or len({row[column] for row in rows}) > 1]
     return _markdown([columns, ["---"] * len(columns), *([row[column] for column in columns] for row in rows)])
 
 
@@ -146,13 +173,13 @@ def stages(name: str, results: Path) -> str:
         rows.append(
             [
                 *(cell.data, _epsilon(found), f"`{cell.method}`", f"`{cell.preset}`"),
-                *(*accuracies, _accuracy(along[-1]["forgetting"]), _undivided(cell, found["recipe"], results)),
+                *(*accuracies, _accuracy(along[-1]["forgetting"]), _elsewhere(cell, found["recipe"], results)),
             ]
         )
     return _markdown(rows)
 
 
-def _undivided(cell: Cell, recipe: str, results: Path) -> str:
+def _elsewhere(cell: Cell, recipe: str, results: Path) -> str:
     """What another study measured by this recipe in the same way, however many networks, with one party; or nothing."""
     ignored = ("stages", "networks")
     wanted = {name: value for name, value in cell.definition().items() if name not in ignored}
@@ -283,6 +310,7 @@ def filled(text: str, results: Path) -> str:
         "sizes": sizes,
         "changed": changed,
         "compared": compared,
+        "trained": trained,
         "beside": beside,
         "stages": stages,
         "replay": replay,
