@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,7 +85,12 @@ def test_datasets_and_methods_can_be_read_by_programs(call):
     _, out, _ = call("datasets", "--json")
     assert [entry["name"] for entry in json.loads(out)["datasets"]] == ["digits", "mnist", "fashion-mnist", "cifar10"]
     _, out, _ = call("methods", "--json")
-    found = {entry["name"]: (entry["makes"], entry["measures_once"]) for entry in json.loads(out)["methods"]}
+    told = json.loads(out)
+    found = {entry["name"]: (entry["makes"], entry["measures_once"]) for entry in told["methods"]}
+    assert [entry["name"] for entry in told["references"]] == ["real"]
+    for entry in told["methods"] + told["references"]:
+        assert entry["page"] == f"docs/methods/{entry['name']}.md"
+        assert (Path(__file__).parents[2] / entry["page"]).is_file()
     assert found["moments"] == ("a set", True)
     assert found["psg"] == ("a set", False)
     assert found["dp-sgd"] == ("a classifier", False)

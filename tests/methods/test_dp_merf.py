@@ -54,6 +54,7 @@ def test_the_published_noise_and_what_it_costs_here(claimed, noise, proven):
     assert plan.epsilon == pytest.approx(proven, abs=1e-3)
     assert plan.epsilon < claimed
     assert (config.count_share, config.waves, config.steps, config.batch_size, config.rate) == (0, 500, 3000, 100, 0.01)
+    assert (config.code, config.width) == (5, 200)
 
 
 @pytest.mark.parametrize(("named", "claimed", "proven"), [(1.0, 0.9797, 0.341), (10.0, 9.998, 3.779)])
@@ -121,6 +122,15 @@ def test_the_bandwidth_is_the_published_one_or_in_proportion(facts, squared):
 
     assert torch.allclose(of(None), of(math.sqrt(squared)), atol=1e-5)
     assert not torch.allclose(of(None), of(1.1 * math.sqrt(squared)), atol=1e-2)
+
+
+def test_waves_are_not_the_numbers_that_codes_begin_with():
+    found = MeanEmbedding(DpMerfConfig(waves=1, bandwidth=1.0, seed=3), facts_for(9), Execution())
+    numbers = math.prod(facts_for(9).shape)
+    codes = torch.randn(numbers, 1, generator=torch.Generator().manual_seed(3))
+    pixels = torch.rand(5, *facts_for(9).shape)
+    of_codes = torch.cat([(pixels.flatten(1) @ codes).cos(), (pixels.flatten(1) @ codes).sin()], dim=1)
+    assert not torch.allclose(found.waves(pixels), of_codes, atol=1e-3)
 
 
 def test_without_noise_the_means_are_those_of_the_classes_whatever_their_size():
@@ -317,6 +327,7 @@ def test_a_step_has_as_many_images_of_every_class_only_if_it_is_to(even, monkeyp
     method = DpMerf(dataclasses.replace(TINY_MERF, even=even, batch_size=12, steps=6))
     curator = Curator(records_for(facts), facts, Ledger(PrivacyBudget(epsilon=math.inf)), seeded_noise(0))
     method.run(curator, method.plan(facts, PrivacyBudget(epsilon=math.inf)))
+    assert [sum(counts) for counts in asked] == [12] * 6
     assert (asked == [[4, 4, 4]] * 6) == even
 
 

@@ -44,15 +44,26 @@ def run(config, *, budget=FREE, facts=None):
 def test_the_strong_preset_asks_everyone_and_is_accounted_for_exactly():
     config = DpSgd.preset("strong", per_class=10, epsilon=1.0)
     assert config == DpSgdConfig()
+    assert (config.network, config.epochs, config.batch_size, config.clip_norm) == ("scattering", 200, None, 0.1)
+    assert (config.rate, config.momentum, config.decay, config.averaging) == (250.0, 0.9, False, 0.0)
     plan = DpSgd(config).plan(MNIST, PrivacyBudget(epsilon=1.0))
     (event,) = plan.events
-    assert (event.question, event.sampling_rate, event.count) == ("gradient", 1.0, config.epochs)
+    assert (event.question, event.sampling_rate, event.count) == ("gradient", 1.0, 200)
     # 3.7306 is the noise of one Gaussian answer at epsilon 1.
-    assert plan.noise_multiplier == pytest.approx(3.7306 * math.sqrt(config.epochs), rel=1e-4)
+    assert plan.noise_multiplier == pytest.approx(3.7306 * math.sqrt(200), rel=1e-4)
 
 
-def test_the_preset_for_a_convnet_has_published_settings():
-    config = DpSgd.preset("convnet", per_class=10, epsilon=10.0)
+def test_the_small_preset_is_short_and_its_rate_falls():
+    config = DpSgd.preset("small", per_class=10, epsilon=10.0)
+    assert (config.network, config.epochs, config.rate, config.decay) == ("scattering", 20, 200.0, True)
+
+
+@pytest.mark.parametrize(("epsilon", "noise"), [(1.0, 3.195), (10.0, 0.744)])
+def test_the_preset_for_a_convnet_has_settings_of_smaller_ones(epsilon, noise):
+    config = DpSgd.preset("convnet", per_class=10, epsilon=epsilon)
+    plan = DpSgd(config).plan(MNIST, PrivacyBudget(epsilon=epsilon))
+    assert plan.events[0].count == 2344
+    assert plan.noise_multiplier == pytest.approx(noise, abs=6e-4)
     found = (config.network, config.batch_size, config.clip_norm, config.rate, config.momentum, config.epochs)
     assert found == ("convnet", 1024, 0.1, 1.0, 0.9, 40)
 
@@ -165,11 +176,10 @@ def dataset():
     return Dataset(facts_for(40), records_for(facts_for(40)), records_for(facts_for(12), seed=9))
 
 
-class Broken(DpSgd):
-    """Fails half-way, like a machine that is switched off."""
+class Switched(Observer):
+    """Stops a run after its first step, like a machine that is switched off."""
 
-    def _train(self, curator, plan, start, execution, observer):
-        super()._train(curator, plan, start, execution, observer)
+    def step(self, count=1, **values):
         raise RuntimeError("power cut")
 
 
@@ -182,7 +192,7 @@ class Diverged(DpSgd):
 def test_a_run_that_dies_leaves_its_charges_and_no_release_and_the_same_call_goes_on(tmp_path):
     out, config = tmp_path / "model", TINY["dp-sgd"]
     with pytest.raises(RuntimeError):
-        train(dataset(), method=Broken(config), budget=BUDGET, out=out)
+        train(dataset(), method=DpSgd(config), budget=BUDGET, out=out, observer=Switched())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.ledger.jsonl", "model.unfinished"]
     other = train(dataset(), method=DpSgd(config), budget=BUDGET, out=tmp_path / "other")
     with pytest.raises(ReleaseError, match="start was None and is "):

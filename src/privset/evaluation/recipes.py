@@ -11,8 +11,9 @@ came with the paper, and where the paper says otherwise the code is what `paper`
 * The paper trains sets of full size (6000 images a class) for 40 epochs, and the published small sets end at
   100 images a class. Nothing is published in between; here more than `FULL_SIZE` images a class is full size.
 
-Where its text says otherwise, `stated` follows the text, and `plain` is the same without augmentation: small
-differences for real records, large ones for blurred images (docs/methods/dp-merf.md).
+Where its text says otherwise, `stated` follows the text in epochs and augmentation, and `plain` has no
+augmentation. What that changes is on docs/methods/real.md (little) and docs/methods/dp-merf.md (much, of blurred
+images).
 
 `long` is ours: what a small set can teach when it is trained on with patience. It is the same for every method and
 every data set, and was chosen on training records of Fashion-MNIST that were held out (docs/methods/moments.md).
@@ -114,7 +115,9 @@ def quick(*, channels: int, images_per_class: float) -> Recipe:
 
 
 def stated(*, channels: int, images_per_class: float) -> Recipe:
-    """What the paper's text says: 300 epochs, 40 for full-size sets; cropping and re-scaling, of any image.
+    """As the paper's text has it: 300 epochs, 40 for full-size sets; cropping and re-scaling, of any image.
+
+    The learning rate falls when the code has it fall, two epochs later than the text.
 
     >>> recipe = stated(channels=3, images_per_class=10)
     >>> recipe.epochs, recipe.augment, recipe.rotate

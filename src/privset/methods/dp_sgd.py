@@ -1,6 +1,6 @@
 """DP-SGD: a classifier trained on the records themselves, with noisy gradients (Abadi et al., CCS 2016).
 
-What comes of it is no set but one network. It says how much a privacy budget can teach at best, and so what a
+What comes of it is no set but one network. It says how much a privacy budget can teach, and so what a
 synthetic set of the same budget is to be compared with. The records enter through one kind of answer only: the noisy
 gradient sum of a Poisson sample, or of everyone. docs/methods/dp-sgd.md has the settings and where they come from.
 """

@@ -1,8 +1,8 @@
 """PSG with a generator as prior: Algorithm 2 of the PSG paper.
 
-Everything is as in `psg.py` but for what is learned: the images are what a conditional generator makes of codes that
-were drawn once and stay as they are, and the gradients that are matched move the generator's weights. The records play
-no other part than there, so set and generator are both free to publish.
+Everything is as in PSG (`gradient_matching.py`) but for what is learned: the images are what a conditional generator
+makes of codes that were drawn once and stay as they are, and the gradients that are matched move the generator's
+weights. The records play no other part than there, so set and generator are both free to publish.
 """
 
 from __future__ import annotations
