@@ -183,6 +183,23 @@ def test_both_epsilons_are_put_on_file_where_the_original_analysis_claims_anothe
     assert "claim" not in read(tmp_path, "first")
 
 
+def test_what_votes_cost_by_looking_at_them_is_put_on_file_for_each_set(tmp_path, study, request, monkeypatch):
+    real = pipeline.generate
+    request.getfixturevalue("work")
+    settings = {"teachers": 40, "batch_size": 4, "images": 3, "steps": 2, "projections": 2, "check": 2.0, "code": 3}
+    sizes = {"generator_width": 5, "generator_maps": 2, "teacher_width": 4, "teacher_maps": 2}
+    cell = dataclasses.replace(
+        study.cells[0], name="seen", method="g-pate", preset="standard", epsilon=5.0, settings=settings | sizes, sets=2
+    )
+    monkeypatch.setattr(runner.pipeline, "generate", real)  # the work stands in for the rest
+    without = dataclasses.replace(cell, name="blind", settings=settings | sizes | {"check": None}, sets=1)
+    run(dataclasses.replace(study, cells=(cell, without)), results=tmp_path)
+    first, second = read(tmp_path, "seen")["by_votes"]
+    assert 0 < first < 8
+    assert second > 0
+    assert "by_votes" not in read(tmp_path, "blind")
+
+
 def test_what_is_on_file_is_never_run_again(tmp_path, study, work):
     assert run(study, results=tmp_path).finished == ALL
     before = (tmp_path / "toy" / "first.json").read_bytes()

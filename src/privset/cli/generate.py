@@ -91,6 +91,8 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
                 **({"snapshots": parsed.snapshots} if parsed.snapshots else {}),
             )
     warn_of_contributions(tally)
+    if method.winners_only:
+        tell_of_agreement(tally, budget.delta)
     return release, parsed
 
 
@@ -107,6 +109,16 @@ def warn_of_contributions(tally: Tally) -> None:
         console.warn(
             f"For the data holder only, not to be published: {tally.not_finite:,} contribution(s) were not finite and "
             "counted as zero. Look for broken images, or lower the learning rates."
+        )
+
+
+def tell_of_agreement(tally: Tally, delta: float) -> None:
+    """Tell the data holder what the votes cost by an accountant that looks at them, and what that is worth."""
+    if (epsilon := tally.agreement.epsilon(delta)) is not None:
+        console.warn(
+            f"For the data holder only, not to be published: by PATE's accountant, which looks at the votes, they cost "
+            f"epsilon {epsilon:.3g} for these records (delta {delta:g}). That is no guarantee: it depends on the "
+            "records, holds for no others, and tells about them."
         )
 
 

@@ -123,6 +123,11 @@ class GPate(TeacherMethod[GPateConfig]):
         "9.93 for adding or removing one (delta 1e-5)"
     )
 
+    @property
+    def winners_only(self) -> bool:
+        """With a separate check, as published; without, it is the noisy counts that are compared with the threshold."""
+        return self.config.check is not None
+
     def claim(self, facts: PublicFacts, events: tuple[GaussianEvent, ...], delta: float) -> Claim:  # noqa: ARG002
         """The upper end of the published accountant, where it does not look at the votes: the rest needs records."""
         return Claim(

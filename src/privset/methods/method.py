@@ -87,6 +87,14 @@ class Method(abc.ABC, Generic[Config]):
     def __init__(self, config: Config) -> None:
         self.config = config
 
+    @property
+    def winners_only(self) -> bool:
+        """Whether of what wards choose only the winners are made use of, and, asked apart, whether enough chose them.
+
+        Then an accountant that looks at the votes has something to say, to the data holder.
+        """
+        return False
+
     @classmethod
     def preset_for(cls, device: str) -> str:  # noqa: ARG003 - for methods with a preset for slower machines
         """Name of the preset that is chosen on a device when none is asked for."""

@@ -3,8 +3,8 @@
 budget -> what may be spent; questions -> what may be asked; accounting -> what that costs; ledger -> what was
 asked, on disk; kept -> answers that outlive a stopped run; standing -> where a run stands that keeps none; noise (by
 chacha on a graphics card) -> secret randomness; sampling -> who takes part; clipping, layered, gradients -> what one
-record may contribute; wards -> networks that are private state; sums, votes, pullback -> the answers; curator -> the
-only holder of records.
+record may contribute; wards -> networks that are private state; sums, votes, pullback -> the answers; agreement -> what
+the data holder may know of votes; curator -> the only holder of records.
 """
 
 from privset.privacy.accounting import GaussianEvent, Spending, calibrate, spend

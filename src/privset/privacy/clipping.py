@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from privset.errors import ConfigError
+from privset.privacy.agreement import Agreement
 
 Parameters = dict[str, Tensor]
 Loss = Callable[[Parameters, Tensor, Tensor], Tensor]
@@ -22,6 +23,8 @@ class Tally:
 
     def __init__(self) -> None:
         self._not_finite: Tensor | int = 0
+        self.agreement = Agreement()
+        """What votes cost by an accountant that looks at them."""
 
     @property
     def not_finite(self) -> int:

@@ -65,9 +65,19 @@ def answering(
     def answer(question: VotesQuestion, wards: Wards, say: Say, public: Public) -> Tensor:
         clean, bad = tallied(question, heard(question, wards, say, public))
         tally.add(bad)
+        _look(question, clean, tally)
         return noise.add_normal(clean, question.noise_multiplier * question.sensitivity).to(torch.float32)
 
     return check, answer
+
+
+def _look(question: VotesQuestion, clean: Tensor, tally: Tally) -> None:
+    """Count what the data holder may know of the answer: what it costs by an accountant that looks at it."""
+    deviation = question.noise_multiplier * question.sensitivity
+    if deviation and question.kind == "choices":
+        tally.agreement.add_winners(clean, deviation)
+    elif deviation and question.kind == "lead":
+        tally.agreement.add_lead(clean.numel(), deviation)
 
 
 def _vectors(said: Tensor, question: VotesQuestion) -> tuple[Tensor, Tensor]:

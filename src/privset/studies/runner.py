@@ -23,7 +23,7 @@ from privset.evaluation import AS_TRAINED, Evaluation, evaluate_real, evaluate_r
 from privset.files import write
 from privset.methods import METHODS, Execution, MeasuringMethod, TrainingMethod
 from privset.observer import Observer
-from privset.privacy import seeded_noise
+from privset.privacy import Tally, seeded_noise
 from privset.recording import settled
 from privset.release import ClassifierRelease, Release, distil, load_published
 from privset.release.preview import FILE as PREVIEW_FILE
@@ -159,6 +159,7 @@ class _Bench:
         self._datasets: dict[str, Dataset] = {}
         self._measured: dict[Any, tuple[Path, float]] = {}
         self._made: dict[str, tuple[Release | ClassifierRelease, float]] = {}
+        self._by_votes: dict[str, float | None] = {}
 
     def measure(
         self, cell: Cell, number: int, shelf: Results, until: float | None = None, tested: float = 0.0
@@ -195,6 +196,8 @@ class _Bench:
                 for recipe, one in evaluations.items()
             }
             more = self._costs(cell, dataset)
+            if cell.set_key(number) in self._by_votes:
+                more["by_votes"] = self._by_votes[cell.set_key(number)]
             if cell.snapshots:
                 release, _ = self._made[cell.set_key(number)]
                 assert isinstance(release, Release)
@@ -289,7 +292,11 @@ class _Bench:
             piece.anew()
         if isinstance(method, TrainingMethod):
             return pipeline.train(dataset, method=method, budget=cell.budget, out=out, **how)
-        return pipeline.generate(dataset, method=method, budget=cell.budget, out=out, snapshots=cell.snapshots, **how)
+        tally, how["snapshots"] = Tally(), cell.snapshots
+        made = pipeline.generate(dataset, method=method, budget=cell.budget, out=out, tally=tally, **how)
+        if method.winners_only:
+            self._by_votes = {cell.set_key(number): tally.agreement.epsilon(cell.delta)}
+        return made
 
     def _statistics(
         self, cell: Cell, number: int, method: MeasuringMethod[Any], dataset: Dataset, folder: Path, piece: Piece
