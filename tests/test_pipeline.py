@@ -7,8 +7,8 @@ from tests.conftest import TINY, facts_for, records_for
 
 import privset
 from privset.data import Dataset
-from privset.errors import BudgetError, PrivsetError, ReleaseError
-from privset.methods import Execution, MomentsConfig, Psg, Synthesis
+from privset.errors import BudgetError, ConfigError, PrivsetError, ReleaseError
+from privset.methods import METHODS, Execution, MomentsConfig, Psg, Synthesis
 from privset.pipeline import generate, ledger_beside, plan
 from privset.privacy import PrivacyBudget, Tally, seeded_noise
 from privset.privacy.ledger import read
@@ -21,6 +21,34 @@ METHOD = Psg(TINY["psg"])
 def dataset(size=40):
     facts = facts_for(size)
     return Dataset(facts, records_for(facts), records_for(facts_for(12), seed=9))
+
+
+@pytest.mark.parametrize("call", [privset.generate, privset.train, privset.measure, privset.plan])
+@pytest.mark.parametrize(
+    ("method", "budget", "sentence"),
+    [
+        (privset.DpMerf, BUDGET, r"such as privset\.DpMerf\(privset\.DpMerfConfig\(\)\), not <class"),
+        ("dp-merf", BUDGET, "method must be a method with its settings, .*, not 'dp-merf'"),
+        (METHOD, 5.0, r"budget must be a privset\.PrivacyBudget, .*, not 5\.0"),
+    ],
+)
+def test_what_is_no_method_or_no_budget_is_refused_with_a_sentence(call, method, budget, sentence, tmp_path):
+    where = {} if call is privset.plan else {"out": tmp_path / "set"}
+    with pytest.raises(ConfigError, match=sentence):
+        call("digits", method=method, budget=budget, **where)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("method", "words"), [("dp-merf", "goes on at no further cost"), ("g-pate", "mend that$")])
+def test_a_release_that_cannot_be_written_in_the_end_says_that_it_was_charged(method, words, tmp_path, monkeypatch):
+    def full(*_):
+        raise ReleaseError("set cannot be written (No space left)")
+
+    monkeypatch.setattr(privset.pipeline, "save", full)
+    how = {"method": METHODS[method](TINY[method]), "budget": PrivacyBudget(epsilon=5.0), "out": tmp_path / "set"}
+    with pytest.raises(ReleaseError, match=rf"No space left\); what was charged stays charged, in .*{words}"):
+        generate(dataset(), **how)
+    assert read(ledger_beside(tmp_path / "set"))[1]
 
 
 def test_a_release_is_written_verified_and_its_ledger_moved_into_it(tmp_path):

@@ -21,9 +21,10 @@ from typing import Any
 
 from privset import data as data_room
 from privset.data.records import Dataset
-from privset.errors import BudgetError, ConfigError
+from privset.errors import BudgetError, ConfigError, ReleaseError
 from privset.facts import PublicFacts
 from privset.methods import (
+    DpMerf,
     DpSgd,
     DpSgdConfig,
     Execution,
@@ -39,6 +40,7 @@ from privset.methods import (
     require_measuring,
     require_snapshots,
 )
+from privset.methods.settings import require_room
 from privset.observer import Observer
 from privset.privacy import Curator, Ledger, NoiseSource, PrivacyBudget, Standing, Tally, go_on, system_noise, take_up
 from privset.privacy.accounting import merge
@@ -81,8 +83,9 @@ def plan(
     >>> round(plan("mnist", method=Psg(PsgConfig.paper(per_class=10)), budget=budget).noise_multiplier, 3)
     0.966
     """
+    method = _checked(method or _default(execution), budget)
     facts = data if isinstance(data, PublicFacts) else data_room.facts_of(data)
-    return (method or _default(execution)).plan(facts, budget)
+    return method.plan(facts, budget)
 
 
 def generate(
@@ -120,7 +123,7 @@ def generate(
     Raises:
         PrivsetError: Whatever was wrong, found before any budget was spent wherever that is possible.
     """
-    method = method or _default(execution)
+    method = _checked(method or _default(execution), budget)
     if not isinstance(method, SetMethod):
         raise ConfigError(f"{method.name} makes no synthetic set, but a classifier; call privset.train with it")
     if snapshots:
@@ -159,7 +162,7 @@ def train(
     is not in this certificate, which says so: where records were used for both, epsilons add up. A ``party`` names
     it last among what it received.
     """
-    method = method or DpSgd(DpSgdConfig())
+    method = _checked(method or DpSgd(DpSgdConfig()), budget)
     if not isinstance(method, TrainingMethod):
         raise ConfigError(f"{method.name} trains no classifier, but makes a synthetic set; call privset.generate")
     job = _Job.prepare(data, method, budget, Path(out), noise, execution, observer, tally, party)
@@ -195,7 +198,7 @@ def measure(
     none of them costs anything. Arguments and charges are those of `generate`; the same call takes a killed run
     up again, and asks only what has not been answered.
     """
-    method = method or _default(execution)
+    method = _checked(method or _default(execution), budget)
     require_measuring(type(method))
     job = _Job.prepare(data, method, budget, Path(out), noise, execution, observer, tally)
     with Unfinished(job.out, job.identity("measure")) as work:
@@ -244,6 +247,8 @@ class _Job:
         observer = observer or Observer()
         check_free(out, resumable=method.resumable)
         dataset = data if isinstance(data, Dataset) else data_room.load(data, observer=observer)
+        if isinstance(method, SetMethod):
+            require_room(dataset.facts, method.config.per_class)
         return cls(
             method=method,
             dataset=dataset,
@@ -359,8 +364,25 @@ class _Job:
             also_not_accounted=limits,
             party=self.party,
         )
-        save(self.out, content, issued, path, config_file)
+        try:
+            save(self.out, content, issued, path, config_file)
+        except ReleaseError as error:
+            again = (
+                "run the same command again, which goes on at no further cost" if self.method.resumable else "mend that"
+            )
+            raise ReleaseError(f"{error}; what was charged stays charged, in {path}: {again}") from error
         path.unlink(missing_ok=True)  # its copy in the release is durable by now
+
+
+def _checked(method: Any, budget: Any) -> Any:
+    """What was given as method and budget, unless it is something else: in Python anything can be given."""
+    if not isinstance(method, Method):
+        kind = method if isinstance(method, type) and issubclass(method, Method) else DpMerf
+        example = f"privset.{kind.__name__}(privset.{kind.config_type.__name__}())"
+        raise ConfigError(f"method must be a method with its settings, such as {example}, not {method!r}")
+    if not isinstance(budget, PrivacyBudget):
+        raise ConfigError(f"budget must be a privset.PrivacyBudget, such as PrivacyBudget(epsilon=1), not {budget!r}")
+    return method
 
 
 def _holding(content: SyntheticSet | NoisyStatistics | Classifier) -> Holding:

@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from tests.cli.test_commands import TINY
+
+from privset.cli.main import COMMANDS, main
 
 
 @pytest.mark.parametrize(
@@ -42,6 +45,11 @@ from tests.cli.test_commands import TINY
             "generate digits --method psg --epsilon inf --out x --noise-multiplier 1",
             "without privacy there is no noise",
         ),
+        ("generate digits --epsilon 1 --out .", "exists already, and nothing is ever replaced"),
+        ("generate digits --method dp-sgd --epsilon 1 --out /", "exists already, and nothing is ever replaced"),
+        ("generate digits --method dp-merf --epsilon 1 --per-class 999999999 --out x", "ask for fewer (--per-class)"),
+        ("generate digits --method psg-prior --epsilon 1 --per-class 999999999 --out x", "GiB of memory"),
+        ("measure digits --epsilon 1 --out ./", "exists already, and nothing is ever replaced"),
         ("measure digits --epsilon 1", "Missing"),
         ("measure digits --epsilon 1 --out x --method psg", "psg asks as it goes"),
         ("measure digits --epsilon 1 --out x --device tpu", "device must be cpu, cuda or cuda:N"),
@@ -62,6 +70,33 @@ def test_what_cannot_work_is_refused_with_a_sentence(call, monkeypatch, tmp_path
     assert sentence in " ".join(err.replace("│", " ").split())
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "not enough memory"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3 GiB"), "not enough memory"),
+        (MemoryError(), "not enough memory (MemoryError)"),
+    ],
+)
+def test_want_of_memory_is_said_in_a_sentence(call, monkeypatch, error, sentence):
+    def fail(_):
+        raise error
+
+    monkeypatch.setitem(COMMANDS, "plan", fail)
+    code, _, err = call("plan")
+    assert code == 2
+    assert sentence in " ".join(err.split())
+
+
+def test_other_errors_are_not_taken_for_want_of_memory(monkeypatch):
+    def fail(_):
+        raise RuntimeError("something else")
+
+    monkeypatch.setitem(COMMANDS, "plan", fail)
+    with pytest.raises(RuntimeError, match="something else"):
+        main(["plan"])
 
 
 def folder(path, *, odd=None, classes=("cat", "dog")):

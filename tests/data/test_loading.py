@@ -79,6 +79,14 @@ def test_data_dir_is_for_named_sets(tmp_path: Path) -> None:
         load("digits", data_dir=tmp_path)
 
 
+def test_a_variable_that_names_no_folder_is_an_error_and_nothing_is_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVSET_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(DataError, match=r"nowhere: \$PRIVSET_DATA is no folder"):
+        load("mnist")
+
+
 def test_name_wins_over_folder_and_dot_slash_wins_over_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "digits").mkdir()
     monkeypatch.chdir(tmp_path)

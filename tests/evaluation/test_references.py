@@ -1,17 +1,23 @@
+from typing import Any
+
 import pytest
 import torch
 
+from privset.data import load
 from privset.data.records import Dataset
 from privset.errors import ConfigError
 from privset.evaluation import evaluate_noise, evaluate_real
 from privset.evaluation.references import choose_per_class
 
+HOW: dict[str, Any] = {"classifier": "mlp", "recipe": "quick"}
 
-def test_real_images_beat_noise(digits: Dataset) -> None:
+
+def test_real_images_beat_noise() -> None:
     labels = torch.arange(10).repeat_interleave(3)
 
-    real = evaluate_real(digits, per_class=3, classifier="mlp", recipe="quick", runs=2)
-    noise = evaluate_noise(digits, labels, classifier="mlp", recipe="quick", runs=2)
+    real = evaluate_real("digits", per_class=3, classifier="mlp", recipe="quick", runs=2)
+    assert real.accuracies == evaluate_real(load("digits"), per_class=3, **HOW, runs=2).accuracies
+    noise = evaluate_noise("digits", labels, classifier="mlp", recipe="quick", runs=2)
 
     assert (real.trained_on, real.images) == ("real", 30)
     assert (noise.trained_on, noise.images) == ("noise", 30)

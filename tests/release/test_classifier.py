@@ -92,6 +92,11 @@ def test_it_classifies_pixels_and_floats_alike_and_its_network_takes_normalised_
     for wrong in (images[0], images[:, :, :4], images.long(), images.long().numpy()):
         with pytest.raises(DataError, match="images"):
             release.predict(wrong)
+    broken = images.float() / 255
+    broken[0, 0, 0, 0] = torch.nan
+    for wrong in (images.float(), normalise(images, workshop.facts), broken):
+        with pytest.raises(DataError, match=r"floats outside \[0, 1\]"):
+            release.predict(wrong)
 
 
 def test_code_in_the_card_classifies_as_privset_does(model: Path, settings: dict[str, Any]) -> None:

@@ -17,7 +17,8 @@ from privset.cli.tensorboard import require_tensorboard
 from privset.cli.watching import watched
 from privset.data.records import Dataset
 from privset.errors import ConfigError
-from privset.methods import Execution, Method, TrainingMethod, require_measuring, require_snapshots
+from privset.methods import Execution, Method, SetMethod, TrainingMethod, require_measuring, require_snapshots
+from privset.methods.settings import require_room
 from privset.privacy import NoiseSource, Tally
 from privset.release import Certificate, ClassifierRelease, Release, StatisticsRelease
 
@@ -71,6 +72,8 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
     pipeline.check_free(parsed.out, resumable=method.resumable)
     with console.Bars() as bars:
         dataset = parsed.reading.load(parsed.data, bars)
+        if isinstance(method, SetMethod) and not measuring:
+            require_room(dataset.facts, method.config.per_class)
         bars.phase("calibrating the noise", 0)
         planned = pipeline.plan(dataset.facts, method=method, budget=budget)
         if parsed.snapshots:

@@ -84,10 +84,25 @@ def _run(arguments: Sequence[str] | None) -> int:
     except PrivsetError as error:
         console.warn(f"privset: {error}")
         return 2
+    except (MemoryError, RuntimeError) as error:
+        if not _is_for_want_of_memory(error):
+            raise
+        console.warn(
+            f"privset: there is not enough memory ({str(error).splitlines()[0] if str(error) else 'MemoryError'}). Ask "
+            "for fewer images, smaller samples or a smaller network. What was charged by then, if anything, is in the "
+            "ledger beside --out, and the same command goes on, with more memory, where its method can."
+        )
+        return 2
     except KeyboardInterrupt as stop:
         kept = str(stop) or _KEPT.get(arguments[0], "")  # a run that can go on says so itself
         console.warn(f"privset: stopped{'; ' if kept else ''}{kept}")
         return 130
+
+
+def _is_for_want_of_memory(error: Exception) -> bool:
+    """Whether it says so: torch has a type of its own for a graphics card only."""
+    words = ("can't allocate memory", "out of memory", "not enough memory")
+    return isinstance(error, MemoryError) or any(one in str(error).lower() for one in words)
 
 
 def overview() -> str:

@@ -5,11 +5,13 @@ Both are for whoever holds the data: an accuracy on real training images is not 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from privset.data import load as load_data
 from privset.data.records import Dataset, Records
 from privset.errors import ConfigError
 from privset.evaluation.protocol import evaluate
@@ -17,29 +19,33 @@ from privset.evaluation.scores import Evaluation
 from privset.facts import PublicFacts, normalise
 
 
-def evaluate_real(dataset: Dataset, *, per_class: int | None = None, seed: int = 0, **settings: Any) -> Evaluation:
+def evaluate_real(
+    data: Dataset | str | Path, *, per_class: int | None = None, seed: int = 0, **settings: Any
+) -> Evaluation:
     """Train on the real training records: the ceiling.
 
     Args:
-        dataset: The data.
+        data: The data, or what `load` takes.
         per_class: Take this many random records of each class; None takes all records.
         seed: Public seed of the choice and of the training.
         settings: As in `evaluate`.
     """
+    dataset = data if isinstance(data, Dataset) else load_data(data)
     records = dataset.train if per_class is None else choose_per_class(dataset.train, per_class, dataset.facts, seed)
     images = normalise(records.images, dataset.facts)
     return evaluate(images, records.labels, dataset, seed=seed, trained_on="real", **settings)
 
 
-def evaluate_noise(dataset: Dataset, labels: Tensor, *, seed: int = 0, **settings: Any) -> Evaluation:
+def evaluate_noise(data: Dataset | str | Path, labels: Tensor, *, seed: int = 0, **settings: Any) -> Evaluation:
     """Train on standard normal pixels: the floor.
 
     Args:
-        dataset: Whose test split is classified.
+        data: Whose test split is classified; or what `load` takes.
         labels: ``[n]`` of the set to compare with; the noise has as many images of each class.
         seed: Public seed of the noise and of the training.
         settings: As in `evaluate`.
     """
+    dataset = data if isinstance(data, Dataset) else load_data(data)
     generator = torch.Generator().manual_seed(seed)
     images = torch.randn(len(labels), *dataset.facts.shape, generator=generator)
     return evaluate(images, labels, dataset, seed=seed, trained_on="noise", **settings)

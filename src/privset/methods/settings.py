@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
@@ -46,6 +47,20 @@ def require_shards(facts: PublicFacts, count: int, what: str) -> None:
     """Raise a `ConfigError` if there are fewer records than networks that each have some of their own."""
     most = f"{facts.size:,}, the number of records"
     require(count <= facts.size, f"{what} must be at most {most}, not {count:,}; give fewer (--{what})")
+
+
+def require_room(facts: PublicFacts, per_class: int) -> None:
+    """Raise a `ConfigError` if so many images cannot be in this machine's memory; before any budget is charged.
+
+    They are there as floats, normalised and as pixels, and once more as what is written.
+    """
+    count = per_class * len(facts.classes)
+    needed, there = 12 * count * math.prod(facts.shape), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    require(
+        needed <= there,
+        f"{count:,} images take about {needed / 2**30:,.0f} GiB of memory while they are made, and this machine has "
+        f"{there / 2**30:,.0f}; ask for fewer (--per-class)",
+    )
 
 
 def require(condition: bool, otherwise: str) -> None:

@@ -89,6 +89,11 @@ class Classifier:
             raise DataError(f"images have shape {list(images.shape)}, but this classifier is for [n, {expected}]")
         if not (images.dtype == torch.uint8 or images.is_floating_point()):
             raise DataError(f"images must be uint8 pixels or floats in [0, 1], not {images.dtype}")
+        if images.is_floating_point() and not bool(((images >= 0) & (images <= 1)).all()):  # a NaN is neither
+            raise DataError(
+                "images are floats outside [0, 1], or no numbers; divide pixels from 0 to 255 by 255, or give them as "
+                "uint8, and do not normalise: this classifier does that itself"
+            )
         pixels = images if images.dtype == torch.uint8 else images.float() * 255
         network = self.network()
         found = [network(normalise(part, self.facts)) for part in pixels.split(_AT_ONCE) if len(part)]
@@ -115,8 +120,9 @@ class Classifier:
         Raises:
             ReleaseError: Not a safetensors file, or not one that holds such weights and nothing else.
         """
+        weights = tensors.from_bytes(content, where)
         try:
-            return cls(architecture, tensors.from_bytes(content, where), facts)
+            return cls(architecture, weights, facts)
         except ReleaseError as error:
             raise ReleaseError(f"{where}: {error}; get the release again from its source") from error
 

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from privset.errors import ConfigError
 from privset.methods import Execution, MethodConfig
+from privset.methods.settings import require_room
 from privset.observer import Observer
 from privset.release import configuration
 from privset.release.artefact import Release, StatisticsRelease
@@ -57,6 +58,7 @@ def distil(
     measured, certificate = source.measured(), source.certificate
     _check_kinds(type(measured.config), settings)
     method = source.method(**settings)
+    require_room(measured.facts, method.config.per_class)
     identity = {
         "command": "distil",
         "statistics": certificate.seal,

@@ -9,6 +9,7 @@ from typing import Any
 
 from privset.errors import ConfigError, ReleaseError
 from privset.methods import METHODS, Execution, Method, SetConfig
+from privset.methods.settings import require_room
 from privset.release import configuration
 from privset.release.artefact import Release
 from privset.release.certificate import LEDGER_FILE, Certificate
@@ -51,6 +52,7 @@ def sample(
     source = load(folder)
     if source.generator is None:
         raise ReleaseError(_without_generator(folder, source.certificate))
+    require_room(source.set.facts, per_class)
     drawn = source.generator.draw(per_class=per_class, seed=seed, device=(execution or Execution()).device)
     made = SyntheticSet.from_synthesis(
         dataclasses.replace(drawn, keep_floats=source.set.keeps_floats), source.set.facts

@@ -120,7 +120,9 @@ def write_folder(folder: Path, files: Iterable[tuple[str, bytes]], *, durable: b
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
         if isinstance(error, OSError):
-            raise ReleaseError(f"{folder} cannot be written ({error.strerror}); nothing was left there") from error
+            raise ReleaseError(
+                f"{folder} cannot be written ({error.strerror}); nothing of it was left there"
+            ) from error
         raise
     try:
         if os.path.lexists(folder):  # rename would silently take the place of an empty folder

@@ -54,8 +54,9 @@ class NoisyStatistics:
         Raises:
             ReleaseError: Not a safetensors file, or not one that holds finite float32 tensors and nothing else.
         """
+        found = tensors.from_bytes(content, where)
         try:
-            return cls(tensors.from_bytes(content, where))
+            return cls(found)
         except ReleaseError as error:
             raise ReleaseError(f"{where}: {error}; get the release again from its source") from error
 

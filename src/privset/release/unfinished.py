@@ -117,7 +117,10 @@ class Unfinished:
             found = json.loads(path.read_bytes())
             changes = _changes(found, self._run)
         except (OSError, ValueError, TypeError) as error:
-            raise ReleaseError(f"{path} cannot be read ({error}); {_ELSEWHERE}") from error
+            raise ReleaseError(
+                f"{path} cannot be read ({error}); restore it, or {_ELSEWHERE} and count what this run charged, which "
+                f"is in {self.ledger}, in addition"
+            ) from error
         was, now = found.get(PLACE), self._run.get(PLACE)
         if was != now and None not in (was, now):
             raise ReleaseError(
@@ -190,6 +193,8 @@ def check_free(out: Path, *, resumable: bool = False) -> None:
         out: The release to be.
         resumable: Whether the run may be the one that was stopped; it is looked at more closely when it begins.
     """
+    if not out.name:  # a folder that is there, such as "." or "/", and has nothing beside it
+        check_writable(out)
     clear_finished(out)
     check_writable(out)
     if resumable and folder_beside(out).exists():

@@ -169,6 +169,7 @@ def test_cifar_mirror_sends_one_archive(tmp_path: Path, tiny_cifar: Any) -> None
 def test_failure_lists_every_place_and_what_to_do(
     tmp_path: Path, tiny_mnist: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "nowhere").mkdir()
     monkeypatch.setenv("PRIVSET_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(DataError) as caught:
         _fetch(

@@ -71,6 +71,10 @@ def _from_given(named: NamedSet, data_dir: Path | None, failures: list[str]) -> 
             raise DataError(f"{root}: data-dir is no folder; give the folder that holds {named.name}/")
     elif variable:
         title, root = f"${VARIABLE}", Path(variable).expanduser()
+        if not root.is_dir():
+            raise DataError(
+                f"{root}: ${VARIABLE} is no folder; have it name the one that holds {named.name}/, or unset it"
+            )
     else:
         failures.append(f"data_dir and ${VARIABLE}: not given")
         return None
