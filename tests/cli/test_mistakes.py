@@ -49,6 +49,7 @@ from privset.cli.main import COMMANDS, main
         ("generate digits --method dp-sgd --epsilon 1 --out /", "exists already, and nothing is ever replaced"),
         ("generate digits --method dp-merf --epsilon 1 --per-class 999999999 --out x", "ask for fewer (--per-class)"),
         ("generate digits --method psg-prior --epsilon 1 --per-class 999999999 --out x", "GiB of memory"),
+        ("generate digits --method dp-sgd --epsilon 1 --per-class 9 --out x", "generate --method dp-sgd --help"),
         ("measure digits --epsilon 1 --out ./", "exists already, and nothing is ever replaced"),
         ("measure digits --epsilon 1", "Missing"),
         ("measure digits --epsilon 1 --out x --method psg", "psg asks as it goes"),

@@ -138,4 +138,6 @@ def parse_planned(
         **required,
     )
     default = file.apply(default, f"{program} --method {found.method}", elsewhere)
+    # Whoever is told to ask for help is to see the settings of this method.
+    program += f" --method {found.method}" if found.method != methods.DEFAULT else ""
     return parse(kind[chosen.config_type], arguments, program, default=default)

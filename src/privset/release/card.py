@@ -220,8 +220,8 @@ def _statistics(certificate: Certificate, contents: StatisticsContents) -> str:
         f"width). There is no image in it.\n\n{_table(('tensor', 'shape'), rows)}\n\n"
         f"{_class_names(certificate)}\n\n"
         "- `statistics.safetensors`: the tensors, float32\n"
-        "- `certificate.json`: every number behind the guarantee, and every setting they were measured with; the "
-        "networks that saw the images are known by the seed there\n"
+        "- `certificate.json`: every number behind the guarantee, and every setting they were measured with; what "
+        "the images were looked at with is known by the seed there\n"
         "- `ledger.jsonl`: the charges as they were recorded before each answer (private releases have one)\n"
         "- `config.toml`: what was chosen, for whoever measures again (most releases have one)"
     )
