@@ -44,7 +44,7 @@ def test_a_release_that_cannot_be_written_in_the_end_says_that_it_was_charged(me
     def full(*_):
         raise ReleaseError("set cannot be written (No space left)")
 
-    monkeypatch.setattr(privset.pipeline, "save", full)
+    monkeypatch.setattr("privset.pipeline.save", full)
     how = {"method": METHODS[method](TINY[method]), "budget": PrivacyBudget(epsilon=5.0), "out": tmp_path / "set"}
     with pytest.raises(ReleaseError, match=rf"No space left\); what was charged stays charged, in .*{words}"):
         generate(dataset(), **how)

@@ -17,7 +17,7 @@ import dataclasses
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from privset import data as data_room
 from privset.data.records import Dataset
@@ -65,6 +65,8 @@ from privset.release.sections import Party
 from privset.release.software import deciding_versions
 from privset.release.statement import WENT_ON, Holding, rounded_up
 from privset.release.unfinished import PLACE, check_free, ledger_beside, place_of
+
+Chosen = TypeVar("Chosen", bound=Method[Any])
 
 
 def plan(
@@ -374,7 +376,7 @@ class _Job:
         path.unlink(missing_ok=True)  # its copy in the release is durable by now
 
 
-def _checked(method: Any, budget: Any) -> Any:
+def _checked(method: Chosen, budget: Any) -> Chosen:
     """What was given as method and budget, unless it is something else: in Python anything can be given."""
     if not isinstance(method, Method):
         kind = method if isinstance(method, type) and issubclass(method, Method) else DpMerf
