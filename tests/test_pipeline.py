@@ -39,7 +39,7 @@ def test_what_is_no_method_or_no_budget_is_refused_with_a_sentence(call, method,
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("method", "words"), [("dp-merf", "goes on at no further cost"), ("g-pate", "mend that$")])
+@pytest.mark.parametrize(("method", "words"), [("dp-merf", "goes on at no further cost"), ("g-pate", "charged again$")])
 def test_a_release_that_cannot_be_written_in_the_end_says_that_it_was_charged(method, words, tmp_path, monkeypatch):
     def full(*_):
         raise ReleaseError("set cannot be written (No space left)")

@@ -61,6 +61,7 @@ from privset.release import (
     save,
 )
 from privset.release.certificate import plain
+from privset.release.folder import CompleteElsewhereError
 from privset.release.sections import Party
 from privset.release.software import deciding_versions
 from privset.release.statement import WENT_ON, Holding, rounded_up
@@ -131,6 +132,7 @@ def generate(
     if snapshots:
         require_snapshots(method)
     job = _Job.prepare(data, method, budget, Path(out), noise, execution, observer, tally, party)
+    require_room(job.dataset.facts, method.config.per_class)
     job = dataclasses.replace(job, planned=method.with_snapshots(job.planned, snapshots))
     if isinstance(method, MeasuringMethod):
         with Unfinished(job.out, job.identity("generate")) as work:
@@ -249,8 +251,6 @@ class _Job:
         observer = observer or Observer()
         check_free(out, resumable=method.resumable)
         dataset = data if isinstance(data, Dataset) else data_room.load(data, observer=observer)
-        if isinstance(method, SetMethod):
-            require_room(dataset.facts, method.config.per_class)
         return cls(
             method=method,
             dataset=dataset,
@@ -368,11 +368,13 @@ class _Job:
         )
         try:
             save(self.out, content, issued, path, config_file)
+        except CompleteElsewhereError:
+            raise
         except ReleaseError as error:
-            again = (
-                "run the same command again, which goes on at no further cost" if self.method.resumable else "mend that"
-            )
-            raise ReleaseError(f"{error}; what was charged stays charged, in {path}: {again}") from error
+            again = "mend that and run the same command again, which goes on at no further cost"
+            lost = "what was made is lost, and a new run needs another --out and is charged again"
+            words = again if self.method.resumable else lost
+            raise ReleaseError(f"{error}; what was charged stays charged, in {path}: {words}") from error
         path.unlink(missing_ok=True)  # its copy in the release is durable by now
 
 

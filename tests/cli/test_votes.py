@@ -1,9 +1,9 @@
 """What the data holder is told of votes, and nobody else."""
 
-import re
-
 import numpy as np
 import pytest
+
+from privset.privacy.agreement import Agreement
 
 TINY = """--per-class 2 --epsilon 5 --teachers 60 --batch-size 4 --images 3 --steps 2 --projections 2 --code 3
 --generator-width 5 --generator-maps 2 --teacher-width 4 --teacher-maps 2"""
@@ -16,19 +16,26 @@ def own(tmp_path):
     return tmp_path / "own.npz"
 
 
-def test_the_data_holder_is_told_what_an_accountant_says_that_looks_at_votes(call, own, tmp_path):
+def test_the_data_holder_is_told_if_asked_what_an_accountant_says_that_looks_at_votes(call, own, tmp_path, monkeypatch):
+    """And no file of the release, of the ledger or of the output for programs has it."""
+    monkeypatch.setattr(Agreement, "epsilon", lambda self, delta: 7.71234)
     out = tmp_path / "release"
-    code, said, told = call("generate", own, "--method", "g-pate", "--check", 2, *TINY.split(), "--out", out)
+    words = ["generate", own, "--method", "g-pate", "--check", 2, *TINY.split(), "--tell-votes", "--json", "--out", out]
+    code, said, told = call(*words)
     assert code == 0, told
-    (epsilon,) = re.findall(r"they cost epsilon ([0-9.]+) for these records", " ".join(told.split()))
-    assert 0 < float(epsilon) <= 6  # by RDP alone, so it may be a little above
-    assert "no guarantee" in told
-    assert "for these records" not in said
+    assert "would be counted as epsilon 7.71 (delta 1e-05). That is no guarantee" in " ".join(told.split())
+    assert "7.71" not in said
     released = b"".join(path.read_bytes() for path in out.rglob("*") if path.is_file())
-    assert b"for these records" not in released
+    assert b"7.71234" not in released
+    assert b"counted as epsilon" not in released
 
 
-def test_where_noisy_counts_themselves_are_used_there_is_nothing_to_tell(call, own, tmp_path):
-    code, _, told = call("generate", own, "--method", "g-pate", *TINY.split(), "--out", tmp_path / "release")
+def test_nothing_is_told_unless_asked_or_where_noisy_counts_themselves_are_used(call, own, tmp_path):
+    code, _, told = call("generate", own, "--method", "g-pate", "--check", 2, *TINY.split(), "--out", tmp_path / "one")
     assert code == 0, told
-    assert "for these records" not in told
+    assert "looks at the votes, those" not in told
+    words = ["generate", own, "--method", "g-pate", *TINY.split(), "--tell-votes", "--out", tmp_path / "two"]
+    code, _, told = call(*words)
+    assert code == 2
+    assert "leave --tell-votes out" in " ".join(told.split())
+    assert not list(tmp_path.glob("two*"))

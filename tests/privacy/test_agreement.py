@@ -54,6 +54,10 @@ def test_agreement_is_cheaper_and_a_tie_costs_what_noisy_counts_cost():
     assert torch.equal(clear[-1], always[-1])  # no order is too high for what it costs otherwise
 
 
+def test_where_there_is_one_bin_nothing_can_be_learned():
+    assert (winner_divergence(log_surprise(torch.tensor([[40.0]]), 10.0), 10.0) == 0).all()
+
+
 @pytest.mark.parametrize(("counts", "deviation"), [([97, 1, 1, 1], 12.0), ([60, 40], 3.0)])
 def test_surprise_is_at_least_how_likely_another_bin_wins(counts, deviation):
     votes = torch.tensor(counts, dtype=torch.float64)

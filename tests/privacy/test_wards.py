@@ -1,3 +1,4 @@
+import itertools
 import math
 import types
 
@@ -299,6 +300,18 @@ def test_a_ward_that_would_change_while_it_speaks_is_refused(which):
         list(guardian.hear(wards, say, {}, which))
     with pytest.raises(ConfigError, match="may not change while it speaks"):
         guardian.rehearse(wards, say, {})
+
+
+def test_parts_of_wards_that_say_something_of_another_form_are_not_heard():
+    """Added up they would be spread over what the others said, and count several times."""
+    guardian, turns = guardian_of(numbered(), chunk=128), itertools.count()  # two at once
+    wards = guardian.appoint(5, blank, 2)
+
+    def say(state, public):
+        return state["steps"].expand(9 if next(turns) == 0 else 1, 4)
+
+    with pytest.raises(ConfigError, match="all say something of the same form"):
+        list(guardian.hear(wards, say, {}))
 
 
 def test_wards_of_which_one_could_not_be_taught_are_heard_no_more():

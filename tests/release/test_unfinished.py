@@ -262,6 +262,7 @@ def test_a_run_that_cannot_be_taken_up_again_keeps_off_one_that_can(tmp_path: Pa
 def test_a_damaged_note_is_a_sentence(tmp_path: Path) -> None:
     stopped(tmp_path / "set")
     (folder_beside(tmp_path / "set") / "run.json").write_text("[]")
+    ledger_beside(tmp_path / "set").touch()
     with pytest.raises(ReleaseError, match=r"cannot be read.*in addition$"), Unfinished(tmp_path / "set", RUN):
         pytest.fail("it was let in")
 

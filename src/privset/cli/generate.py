@@ -37,6 +37,9 @@ class GenerateArguments(PlanArguments[Config]):
     snapshots: int = 0
     """Also publish the set as it was at so many evenly spaced moments of the run, at no further cost (psg, psg-prior);
     `privset evaluate --along` shows how accuracy grew with epsilon."""
+    tell_votes: bool = False
+    """Tell the data holder, on standard error, what the votes would be counted as by an accountant that looks at them
+    (g-pate with a separate check). It is no guarantee, depends on the records, and is not to be published."""
     tensorboard: Path | None = None
     """Folder to write curves and previews to as they form, for TensorBoard (pip install 'privset[tensorboard]')."""
 
@@ -59,11 +62,15 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
     """Parse, plan, say what it will cost, and do it; whatever can go wrong before a record is asked does so first."""
     parsed = parse_planned(kind, arguments, program, out=tyro.MISSING)
     budget, method, tally = parsed.budget, parsed.make_method(), Tally()
-    measuring = make is pipeline.measure
+    measuring, telling = make is pipeline.measure, getattr(parsed, "tell_votes", False)
     if measuring:
         require_measuring(type(method))
     if parsed.snapshots:
         require_snapshots(method)
+    if telling and not method.winners_only:
+        raise ConfigError(
+            "only g-pate with a separate check (--check, preset paper) has votes to tell of; leave --tell-votes out"
+        )
     noise = NoiseSource(parsed.noise_seed)
     if parsed.tensorboard is not None:
         require_tensorboard()
@@ -94,7 +101,7 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
                 **({"snapshots": parsed.snapshots} if parsed.snapshots else {}),
             )
     warn_of_contributions(tally)
-    if method.winners_only:
+    if telling:
         tell_of_agreement(tally, budget.delta)
     return release, parsed
 
@@ -119,9 +126,10 @@ def tell_of_agreement(tally: Tally, delta: float) -> None:
     """Tell the data holder what the votes cost by an accountant that looks at them, and what that is worth."""
     if (epsilon := tally.agreement.epsilon(delta)) is not None:
         console.warn(
-            f"For the data holder only, not to be published: by PATE's accountant, which looks at the votes, they cost "
-            f"epsilon {epsilon:.3g} for these records (delta {delta:g}). That is no guarantee: it depends on the "
-            "records, holds for no others, and tells about them."
+            f"For the data holder only, not to be published: by PATE's accountant, which looks at the votes, those of "
+            f"this run would be counted as epsilon {epsilon:.3g} (delta {delta:g}). That is no guarantee, for these "
+            "records or any others: it is added up along the way that this run took, depends on the records, and tells "
+            "about them."
         )
 
 

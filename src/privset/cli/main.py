@@ -87,10 +87,14 @@ def _run(arguments: Sequence[str] | None) -> int:
     except (MemoryError, RuntimeError) as error:
         if not _is_for_want_of_memory(error):
             raise
+        reason = str(error).splitlines()[0] if str(error) else "MemoryError"
+        charged = (
+            " What was charged by then, if anything, is in the ledger beside --out, and the same command goes on, with "
+            "more memory, where its method can."
+        )
         console.warn(
-            f"privset: there is not enough memory ({str(error).splitlines()[0] if str(error) else 'MemoryError'}). Ask "
-            "for fewer images, smaller samples or a smaller network. What was charged by then, if anything, is in the "
-            "ledger beside --out, and the same command goes on, with more memory, where its method can."
+            f"privset: there is not enough memory ({reason}). Ask for fewer images, smaller samples or a smaller "
+            "network." + (charged if arguments[0] in ("generate", "measure", "continual") else "")
         )
         return 2
     except KeyboardInterrupt as stop:

@@ -12,8 +12,7 @@ came with the paper, and where the paper says otherwise the code is what `paper`
   100 images a class. Nothing is published in between; here more than `FULL_SIZE` images a class is full size.
 
 Where its text says otherwise, `stated` follows the text in epochs and augmentation, and `plain` has no
-augmentation. What that changes is on docs/methods/real.md (little) and docs/methods/dp-merf.md (much, of blurred
-images).
+augmentation. What that changes is on docs/methods/real.md and docs/methods/dp-merf.md.
 
 `long` is ours: what a small set can teach when it is trained on with patience. It is the same for every method and
 every data set, and was chosen on training records of Fashion-MNIST that were held out (docs/methods/moments.md).

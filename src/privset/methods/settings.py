@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from privset import networks
@@ -54,13 +56,23 @@ def require_room(facts: PublicFacts, per_class: int) -> None:
 
     They are there as floats, normalised and as pixels, and once more as what is written.
     """
-    count = per_class * len(facts.classes)
-    needed, there = 12 * count * math.prod(facts.shape), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    count, there = per_class * len(facts.classes), _memory()
+    needed = 12 * count * math.prod(facts.shape)
     require(
         needed <= there,
-        f"{count:,} images take about {needed / 2**30:,.0f} GiB of memory while they are made, and this machine has "
+        f"{count:,} images take about {needed / 2**30:,.0f} GiB of memory while they are made, and there are "
         f"{there / 2**30:,.0f}; ask for fewer (--per-class)",
     )
+
+
+def _memory() -> float:
+    """Bytes of memory that this process may have: those of the machine, or of its container; infinite if not known."""
+    found = math.inf
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # not every system has it
+        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):  # no limit is a word there
+        found = min(found, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
+    return found
 
 
 def require(condition: bool, otherwise: str) -> None:

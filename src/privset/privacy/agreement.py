@@ -3,8 +3,9 @@
 Where wards agree by far, the winner of a histogram would almost surely be the same if one of them voted otherwise, and
 to tell no more than the winner gives almost nothing away (Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson:
 Scalable Private Learning with PATE, ICLR 2018; Theorem 6, with the orders of its appendix). The epsilon that comes of
-it depends on the records, holds for these and for no others, and tells about the votes itself. So the curator counts it
-in its `Tally`, and nothing of it is released.
+it depends on the records, and tells about the votes itself. Nor is it a bound for these records: it is added up along
+the one way that a run took, and later questions depend on earlier answers. So the curator counts it in its `Tally`, for
+the data holder, and nothing of it is in a release.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ def log_surprise(counts: Tensor, deviation: float) -> Tensor:
     >>> log_surprise(torch.tensor([[50.0, 50.0], [80.0, 20.0]]), 10.0).exp()
     tensor([5.0000e-01, 1.1045e-05], dtype=torch.float64)
     """
+    if counts.shape[-1] < 2:
+        return counts.new_full(counts.shape[:1], -math.inf, dtype=torch.float64)  # there is no other
     ordered = counts.to(torch.float64).sort(-1, descending=True).values
     behind = torch.special.log_ndtr((ordered[:, 1:] - ordered[:, :1]) / (math.sqrt(2) * deviation))
     return behind.logsumexp(-1).clamp_max(math.log(1 - 1 / counts.shape[-1]))  # the likeliest of so many
@@ -75,7 +78,8 @@ def winner_divergence(log_surprise: Tensor, deviation: float) -> Tensor:
     rare = cost - surprise / (first - 1)
     total = torch.logaddexp(log_rest + (orders - 1) * usual, surprise + (orders - 1) * rare) / (orders - 1)
     always = (orders / deviation**2).expand_as(total)
-    return torch.where(holds & total.isfinite(), torch.minimum(total, always), always)
+    found = torch.where(holds & total.isfinite(), torch.minimum(total, always), always)
+    return torch.where(surprise.isneginf(), 0.0, found)
 
 
 def _log_one_minus(log: Tensor) -> Tensor:

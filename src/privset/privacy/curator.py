@@ -193,8 +193,8 @@ class Curator:
             question: What is asked, bound and noise.
             wards: Whom.
             say: What one ward says, of what it is and of public values; evaluated as ``learn`` in `teach`, but it may
-                not change what the ward is. What it says before it has learned anything is looked at first: if it
-                cannot be bounded, nothing is charged.
+                not change what the ward is. What it says before it has learned anything is looked at first, once for
+                public values of one form: if it cannot be bounded, nothing is charged.
             public: As in `teach`.
         """
         if self._keeps:

@@ -172,13 +172,19 @@ class Guardian:
     def hear(self, wards: Wards, say: Say, public: Public, which: Tensor | None = None) -> Iterator[Tensor]:
         """What every ward says, or those of the numbers ``which [k]``: parts ``[w, ...]`` in their order.
 
-        Guarantee: row i is a function of ward i, of public values and of random numbers of its own. It is private: to
-        be bounded and covered in noise before anyone sees it.
+        Guarantee: row i is a function of ward i, of public values and of random numbers of its own, and all rows of all
+        parts have one form. It is private: to be bounded and covered in noise before anyone sees it.
         """
-        household = self._of(wards)
+        household, form = self._of(wards), None
         for part in self._parts(household, which):
             rows = self._rows(part)
-            yield self._said(household, say, {name: value[rows] for name, value in household.states.items()}, public)
+            said = self._said(household, say, {name: value[rows] for name, value in household.states.items()}, public)
+            form = form or (said.shape[1:], said.dtype)
+            if form != (said.shape[1:], said.dtype):  # added up, it might be counted several times
+                raise ConfigError(
+                    "wards must all say something of the same form; `say` must be a function of its arguments"
+                )
+            yield said
 
     def rehearse(self, wards: Wards, say: Say, public: Public) -> Tensor:
         """What a ward that has learned nothing says ``[1, ...]``: public, and of the form of all that wards say.

@@ -15,6 +15,8 @@ from privset.release import tensors
 
 FILE = "classifier.safetensors"
 
+_OVERSHOOT = 0.5
+"""How far outside [0, 1] a pixel may be that was resized or rounded: normalised images are further."""
 _AT_ONCE = 500
 
 
@@ -89,12 +91,13 @@ class Classifier:
             raise DataError(f"images have shape {list(images.shape)}, but this classifier is for [n, {expected}]")
         if not (images.dtype == torch.uint8 or images.is_floating_point()):
             raise DataError(f"images must be uint8 pixels or floats in [0, 1], not {images.dtype}")
-        if images.is_floating_point() and not bool(((images >= 0) & (images <= 1)).all()):  # a NaN is neither
+        # What resizing and rounding leave a little outside is cut off; a NaN is nowhere inside.
+        if images.is_floating_point() and not bool(((images >= -_OVERSHOOT) & (images <= 1 + _OVERSHOOT)).all()):
             raise DataError(
-                "images are floats outside [0, 1], or no numbers; divide pixels from 0 to 255 by 255, or give them as "
-                "uint8, and do not normalise: this classifier does that itself"
+                "images are floats far outside [0, 1], or no numbers; divide pixels from 0 to 255 by 255, or give them "
+                "as uint8, and do not normalise: this classifier does that itself"
             )
-        pixels = images if images.dtype == torch.uint8 else images.float() * 255
+        pixels = images if images.dtype == torch.uint8 else images.float().clamp(0, 1) * 255
         network = self.network()
         found = [network(normalise(part, self.facts)) for part in pixels.split(_AT_ONCE) if len(part)]
         return torch.cat([torch.zeros(0, len(self.facts.classes)), *found])

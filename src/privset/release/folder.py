@@ -60,6 +60,10 @@ def release_in(folder: str | Path) -> Path:
     return (releases_in(Path(folder)) or [Path(folder)])[0]
 
 
+class CompleteElsewhereError(ReleaseError):
+    """A release is whole, but under another name; it says which."""
+
+
 def check_writable(folder: Path) -> None:
     """Make sure that ``folder`` can be written; to be called before any budget is charged.
 
@@ -130,7 +134,7 @@ def write_folder(folder: Path, files: Iterable[tuple[str, bytes]], *, durable: b
         os.rename(partial, folder)
     except OSError as error:
         # A budget may be spent on it, and it is complete: it must not be thrown away for want of a name.
-        raise ReleaseError(
+        raise CompleteElsewhereError(
             f"{folder} cannot be given its name ({error.strerror}); all of it is complete in {partial}: move it"
         ) from error
     if durable:

@@ -117,10 +117,9 @@ class Unfinished:
             found = json.loads(path.read_bytes())
             changes = _changes(found, self._run)
         except (OSError, ValueError, TypeError) as error:
-            raise ReleaseError(
-                f"{path} cannot be read ({error}); restore it, or {_ELSEWHERE} and count what this run charged, which "
-                f"is in {self.ledger}, in addition"
-            ) from error
+            count = f" and count what this run charged, which is in {self.ledger}, in addition"
+            more = count if self.ledger.exists() else ""
+            raise ReleaseError(f"{path} cannot be read ({error}); restore it, or {_ELSEWHERE}{more}") from error
         was, now = found.get(PLACE), self._run.get(PLACE)
         if was != now and None not in (was, now):
             raise ReleaseError(
@@ -193,7 +192,8 @@ def check_free(out: Path, *, resumable: bool = False) -> None:
         out: The release to be.
         resumable: Whether the run may be the one that was stopped; it is looked at more closely when it begins.
     """
-    if not out.name:  # a folder that is there, such as "." or "/", and has nothing beside it
+    out = Path(os.path.abspath(out))  # "." and "a/.." have no name, and nothing beside them
+    if not out.name:
         check_writable(out)
     clear_finished(out)
     check_writable(out)

@@ -128,7 +128,11 @@ class Results:
             **({"along": along.summary(cell, [part["along"] for part in parts])} if cell.snapshots else {}),
             **{name: parts[0][name] for name in ("parties", "proven", "claim") if name in parts[0]},
             # Of each set, for the records at hand, no guarantee: what votes cost by an accountant that looks at them.
-            **({"by_votes": [part.get("by_votes") for part in parts]} if "by_votes" in parts[0] else {}),
+            **(
+                {"by_votes": [part.get("by_votes") for part in parts]}
+                if any("by_votes" in part for part in parts)
+                else {}
+            ),
             "published": cell.published,
             "seconds": {
                 "generate": statistics.fmean(part["generate_seconds"] for part in parts),

@@ -128,8 +128,10 @@ def _differing(rows: list[dict[str, str]]) -> str:
     if not rows:
         return ""
     describe = ("epsilon", "preset", "images a class", "network")
-    columns = [column for column in rows[0] if column not in describe or len({row[column] for row in rows}) > 1]
-    return _markdown([columns, ["---"] * len(columns), *([row[column] for column in columns] for row in rows)])
+    known = list(dict.fromkeys(column for row in rows for column in row))
+    columns = [column for column in known if column not in describe or len({row[column] for row in rows}) > 1]
+    lines = ([row.get(column, "not yet") for column in columns] for row in rows)
+    return _markdown([columns, ["---"] * len(columns), *lines])
 
 
 def beside(names: str, results: Path) -> str:
