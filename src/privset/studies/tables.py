@@ -91,9 +91,9 @@ def compared(name: str, results: Path) -> str:
 
 
 def trained(name: str, results: Path) -> str:
-    """The same for networks that are trained on the same sets by several recipes, with a column for each.
+    """The same for networks that are trained by several recipes, with a column for each.
 
-    Where `paper` is not among them, it is what another study measured by that recipe.
+    Where `paper` is not among them, it is what another study measured by that recipe, on sets of the same seeds.
     """
     rows = []
     for cell, found in _chosen(name, results):

@@ -1,4 +1,4 @@
-"""Rows of the PSG paper again, with networks that are trained on the same sets in other ways.
+"""Rows of the PSG paper again, with networks that are trained in other ways on sets of the same seeds.
 
 What trained the published networks is not certain: the paper's text and its code differ, and those of DP-MERF's rows
 are in neither.
@@ -20,7 +20,7 @@ _AGAIN = (
 
 
 def again(cell: Cell, study: Study) -> Cell:
-    """The cell of a study with the same sets; of full size, by one network each."""
+    """The cell of a study with sets of the same seeds; of full size, by one network each."""
     large = cell.per_class in (None, 6000)
     return dataclasses.replace(
         cell,
