@@ -62,12 +62,12 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
     """Parse, plan, say what it will cost, and do it; whatever can go wrong before a record is asked does so first."""
     parsed = parse_planned(kind, arguments, program, out=tyro.MISSING)
     budget, method, tally = parsed.budget, parsed.make_method(), Tally()
-    measuring, telling = make is pipeline.measure, getattr(parsed, "tell_votes", False)
+    measuring = make is pipeline.measure
     if measuring:
         require_measuring(type(method))
     if parsed.snapshots:
         require_snapshots(method)
-    if telling and not method.winners_only:
+    if parsed.tell_votes and not method.winners_only:
         raise ConfigError(
             "only g-pate with a separate check (--check, preset paper) has votes to tell of; leave --tell-votes out"
         )
@@ -101,7 +101,7 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
                 **({"snapshots": parsed.snapshots} if parsed.snapshots else {}),
             )
     warn_of_contributions(tally)
-    if telling:
+    if parsed.tell_votes:
         tell_of_agreement(tally, budget.delta)
     return release, parsed
 
