@@ -4,7 +4,8 @@ import weakref
 import pytest
 import torch
 
-from privset.recording import WRITTEN_STEPS, _nothing_collected, recorded, settled
+from privset.privacy.chacha import CounterStream
+from privset.recording import WRITTEN_STEPS, _nothing_collected, recorded, recorded_halves, settled
 
 CARD = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics card")
 
@@ -100,6 +101,53 @@ def test_another_dtype_has_a_recording_of_its_own():
         for _ in range(WRITTEN_STEPS + 2):
             found = take(torch.ones(3, dtype=dtype, device="cuda"))
             assert torch.equal(found.cpu(), torch.ones(3, dtype=dtype) / 3)
+
+
+@CARD
+def test_what_is_drawn_from_a_counted_stream_goes_on_where_it_stood():
+    device = torch.device("cuda")
+    plain, played = CounterStream(bytes(32)), CounterStream(bytes(32))
+
+    def drawn(stream):
+        return stream.normals(20, device) + stream.normals(3, device).sum()
+
+    take = recorded(lambda values: values + drawn(played), device, [played])
+    for number in range(WRITTEN_STEPS + 5):
+        argument = torch.full((20,), float(number), dtype=torch.float64, device=device)
+        if number % 2:
+            assert torch.equal(played.words(3, device), plain.words(3, device))
+        assert torch.equal(take(argument), argument + drawn(plain))
+        assert played.position == plain.position
+
+
+def test_two_halves_are_taken_as_they_are_on_a_processor():
+    halves = (lambda values: values, lambda values: values)
+    assert recorded_halves(*halves, torch.device("cpu")) == halves
+
+
+@CARD
+def test_of_two_halves_the_second_differentiates_what_the_first_computed():
+    found = []
+    for way in (lambda *halves: halves[:2], recorded_halves):
+        weight, made = torch.full((3, 3), 0.5, device="cuda", requires_grad=True), []
+
+        def first(values, weight=weight, made=made):
+            made[:] = [(values @ weight).tanh() @ weight]
+            return made[0].detach()
+
+        def second(slope, weight=weight, made=made):
+            (slopes,) = torch.autograd.grad(made.pop(), weight, slope)
+            with torch.no_grad():
+                weight -= 0.1 * slopes
+            return slopes
+
+        make, take = way(first, second, torch.device("cuda"))
+        for number in range(WRITTEN_STEPS + 4):
+            values = make(torch.arange(6.0, device="cuda").view(2, 3) - number)
+            torch.ones(10**6, device="cuda").sum()  # what is remembered in between is not written over
+            take(values - 1)
+        found.append(weight.detach().cpu())
+    torch.testing.assert_close(*found)
 
 
 @pytest.mark.parametrize("kind", ["cuda", "cpu"])

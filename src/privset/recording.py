@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -15,7 +17,22 @@ WRITTEN_STEPS = 2
 Step = Callable[..., Tensor]
 
 
-def recorded(step: Step, device: torch.device, generators: Sequence[torch.Generator] = ()) -> Step:
+class Counted(Protocol):
+    """A stream of random numbers whose place the processor counts, in blocks (`privset.privacy.chacha`)."""
+
+    def take(self, blocks: int) -> int:
+        """The number of the first of so many blocks, which are used up."""
+        ...
+
+    def numbered_from(self, slot: Tensor) -> contextlib.AbstractContextManager[Callable[[], int]]:
+        """Have draws begin where the slot says once they are played back, and count them."""
+        ...
+
+
+Draws = Sequence[torch.Generator | Counted]
+
+
+def recorded(step: Step, device: torch.device, generators: Draws = ()) -> Step:
     """``step`` as it is on a processor; on a graphics card, recorded after a few times and played back from then on.
 
     All that changes between two steps must do so in place, in tensors that the step knows; its result is overwritten
@@ -24,9 +41,20 @@ def recorded(step: Step, device: torch.device, generators: Sequence[torch.Genera
     Args:
         step: From tensors to a tensor; draws from ``generators`` only, and never asks the device for a number.
         device: Where it computes.
-        generators: Whose draws go on in a recording where they stood.
+        generators: Whose draws go on in a recording where they stood: never the same number twice.
     """
-    return _Recorded(step, device, generators) if device.type == "cuda" else step
+    return _Recorded(step, torch.cuda.Stream(device), generators) if device.type == "cuda" else step
+
+
+def recorded_halves(first: Step, second: Step, device: torch.device) -> tuple[Step, Step]:
+    """Two steps that are taken in turn, recorded likewise; the second may differentiate what the first computed.
+
+    What autograd remembers of the first lies where it lay when both were recorded, and is written anew each time.
+    """
+    if device.type != "cuda":
+        return first, second
+    stream = torch.cuda.Stream(device)
+    return _Recorded(first, stream), _Recorded(second, stream)
 
 
 def sent(drawn: Tensor, device: torch.device) -> Tensor:
@@ -50,12 +78,31 @@ def settled(device: torch.device) -> Iterator[None]:
 _Forms = tuple[tuple[torch.Size, torch.dtype], ...]
 
 
+@dataclasses.dataclass
+class _Recording:
+    """A graph, where it finds its arguments and leaves its result, and what it takes of streams, from where."""
+
+    graph: torch.cuda.CUDAGraph
+    slots: list[Tensor]
+    result: Tensor
+    draws: list[tuple[Counted, Tensor, int]]
+
+    def play(self, arguments: Sequence[Tensor]) -> Tensor:
+        for slot, argument in zip(self.slots, arguments, strict=True):
+            slot.copy_(argument)
+        for stream, slot, blocks in self.draws:
+            slot.fill_(stream.take(blocks))
+        self.graph.replay()
+        return self.result
+
+
 class _Recorded:
-    def __init__(self, step: Step, device: torch.device, generators: Sequence[torch.Generator]) -> None:
-        self._step, self._generators = step, generators
-        self._stream = torch.cuda.Stream(device)
+    def __init__(self, step: Step, stream: torch.cuda.Stream, generators: Draws = ()) -> None:
+        self._step, self._stream = step, stream
+        self._generators = [one for one in generators if isinstance(one, torch.Generator)]
+        self._counted = [one for one in generators if not isinstance(one, torch.Generator)]
         self._taken: dict[_Forms, int] = {}
-        self._recordings: dict[_Forms, tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor]] = {}
+        self._recordings: dict[_Forms, _Recording] = {}
 
     def __call__(self, *arguments: Tensor) -> Tensor:
         forms = tuple((argument.shape, argument.dtype) for argument in arguments)
@@ -65,11 +112,7 @@ class _Recorded:
             if self._taken[forms] <= WRITTEN_STEPS:
                 return self._as_written(arguments)
             self._recordings[forms] = self._record(arguments)
-        graph, slots, result = self._recordings[forms]
-        for slot, argument in zip(slots, arguments, strict=True):
-            slot.copy_(argument)
-        graph.replay()
-        return result
+        return self._recordings[forms].play(arguments)
 
     def _as_written(self, arguments: Sequence[Tensor]) -> Tensor:
         around = torch.cuda.current_stream(self._stream.device)
@@ -79,13 +122,21 @@ class _Recorded:
         around.wait_stream(self._stream)
         return result
 
-    def _record(self, arguments: Sequence[Tensor]) -> tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor]:
+    def _record(self, arguments: Sequence[Tensor]) -> _Recording:
         graph, slots = torch.cuda.CUDAGraph(), [argument.contiguous().clone() for argument in arguments]
         for generator in self._generators:
             graph.register_generator_state(generator)
-        with _nothing_collected(), torch.cuda.graph(graph, stream=self._stream):
-            result = self._step(*slots)
-        return graph, slots, result
+        places = [torch.zeros((), dtype=torch.int64, device=self._stream.device) for _ in self._counted]
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_nothing_collected())
+            counts = [
+                stack.enter_context(stream.numbered_from(place))
+                for stream, place in zip(self._counted, places, strict=True)
+            ]
+            with torch.cuda.graph(graph, stream=self._stream):
+                result = self._step(*slots)
+            blocks = [count() for count in counts]
+        return _Recording(graph, slots, result, list(zip(self._counted, places, blocks, strict=True)))
 
 
 @contextlib.contextmanager

@@ -59,6 +59,37 @@ def test_a_key_with_nothing_left_is_refused_rather_than_begun_again():
         stream.words(1, CPU)
 
 
+def test_what_is_numbered_from_a_slot_is_drawn_where_the_slot_says_and_used_up_by_who_takes_it():
+    stream, other = CounterStream(bytes(32), position=5), CounterStream(bytes(32), position=5)
+    slot = torch.zeros((), dtype=torch.int64)
+
+    def draw(source):
+        return torch.cat([source.chosen(9, 0.5, CPU).double(), source.normals(9, CPU), source.words(3, CPU).double()])
+
+    with stream.numbered_from(slot) as count:
+        draw(stream)
+        assert count() == 2 + 2 + 1
+    assert stream.position == 5
+    for _ in range(3):
+        slot.fill_(stream.take(5))
+        with stream.numbered_from(slot):
+            found = draw(stream)
+        assert torch.equal(found, draw(other))
+        assert stream.position == other.position
+    assert torch.equal(draw(stream), draw(other))  # and by itself it goes on from there
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_stream_that_becomes_another_draws_what_that_would(device):
+    stream, other = fresh(), fresh()
+    stream.words(20, device)
+    other.words(40, CPU)
+    (sent,) = stream._sent.values()
+    stream.become(other)
+    assert torch.equal(stream.words(16, device).cpu(), other.words(16, CPU))
+    assert stream._sent[device] is sent  # in place: recordings know no other
+
+
 @pytest.mark.parametrize("settings", [{"key": b"short"}, {"key": bytes(32), "nonce": b""}])
 def test_keys_of_other_lengths_are_refused(settings):
     with pytest.raises(ValueError, match="32 bytes and a nonce 8"):
@@ -123,3 +154,29 @@ def test_the_kernels_give_the_words_and_the_normals_of_the_plain_path(monkeypatc
     stream = CounterStream(key, position=start)
     assert torch.equal(stream.words(16 * 7, DEVICE).cpu(), words)
     torch.testing.assert_close(stream.normals(8 * 200, DEVICE).cpu(), normals, rtol=1e-9, atol=1e-9)
+
+
+@KERNELS
+@pytest.mark.parametrize("rate", [0.9, 0.5, 0.25, 0.01, 2.0**-32, 1e-12, 1 - 2**-53])
+def test_the_kernel_chooses_whom_the_plain_path_chooses(rate, monkeypatch):
+    key, count = os.urandom(32), 8 * 130 + 3
+    expected = CounterStream(key).chosen(count, rate, CPU)
+    monkeypatch.setattr(chacha_kernels, "fits", lambda _: True)
+    stream = CounterStream(key)
+    assert torch.equal(stream.chosen(count, rate, DEVICE).cpu(), expected)
+    assert stream.position == 131
+
+
+@KERNELS
+@pytest.mark.parametrize("apart", [-1, 0, 1])
+def test_the_kernel_compares_all_64_bits(apart, monkeypatch):
+    """At the very number that is drawn, for every choice of a block."""
+    key = os.urandom(32)
+    words = [int(word) & 0xFFFFFFFF for word in CounterStream(key).words(16, CPU)]
+    numbers = [high << 32 | low for high, low in zip(words[::2], words[1::2], strict=True)]
+    stream = CounterStream(key)
+    start = stream._next(1, DEVICE)
+    for place, number in enumerate(numbers):
+        found = chacha_kernels.chosen(*start, 1, below=number + apart).flatten().tolist()
+        assert found == [other < number + apart for other in numbers]
+        assert found[place] == (apart > 0)

@@ -9,8 +9,10 @@ from tests.conftest import facts_for, records_for, resized, without
 from privset.data import Records
 from privset.errors import ConfigError
 from privset.privacy import BudgetExceeded, Curator, Ledger, PrivacyBudget, PullbackQuestion, Tally, seeded_noise
+from privset.privacy.noise import NoiseSource
 from privset.privacy.pullback import places_for, shortened_sum
-from privset.privacy.sampling import fixed_sample, poisson_sample, seated, seated_sample
+from privset.privacy.sampling import fixed_sample, poisson_sample, seated
+from privset.recording import _Recording
 
 FREE = PrivacyBudget(epsilon=math.inf)
 
@@ -119,25 +121,82 @@ def test_a_label_that_was_not_drawn_is_not_there_either(facts, records):
         assert not curator.pullback(clean(rate=0.2), loss, images()).any()
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics card")
-def test_answers_on_a_card_are_those_of_a_processor_for_the_same_samples(facts, records, monkeypatch):
-    def drawn_before(source, size, rate, places, device):
-        numbers, count = seated_sample(source, size, rate, places, torch.device("cpu"))
-        return numbers.to(device), count.to(device)
+class CardNoise(NoiseSource):
+    """Draws on a processor what a graphics card would draw."""
 
-    monkeypatch.setattr("privset.privacy.pullback.seated_sample", drawn_before)
+    def normals(self, count, device):
+        return self.counted.normals(count, device)
+
+
+def drawn_as_on_a_card(source, size, rate, places, device):
+    return seated(source.chosen(size, rate, device), places)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics card")
+@pytest.mark.parametrize("noise", [0.0, 0.7])
+def test_answers_on_a_card_are_those_of_a_processor_for_the_same_samples(facts, records, monkeypatch, noise):
+    """The first are written, the others played back: each on a sample and with noise of its own."""
+    monkeypatch.setattr("privset.privacy.pullback.seated_sample", drawn_as_on_a_card)
     found = []
     for device in ("cpu", "cuda"):
-        curator = Curator(records, facts, Ledger(FREE), seeded_noise(0), device=device)
+        curator = Curator(records, facts, Ledger(FREE), CardNoise(0), device=device)
+        questions = [
+            PullbackQuestion(sampling_rate=0.2, clip_norm=clip, noise_multiplier=noise) for clip in (0.5, 2.0, 0.5)
+        ]
         found.append(
             [
-                curator.pullback(clean(rate=0.2, clip_norm=clip), nearest, images(seed=seed).to(device)).cpu()
-                for clip in (0.5, 2.0, 0.5)
-                for seed in range(5)  # the first are written, the others played back
+                curator.pullback(question, nearest, images(seed=seed).to(device)).cpu()
+                for question in questions
+                for seed in range(5)
             ]
         )
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_what_is_played_back_has_a_sample_and_noise_of_its_own_each_time(facts, records, monkeypatch):
+    """A recording on a processor: what is computed again begins where the stream stands, and not where it stood."""
+
+    class Graph:
+        def __init__(self, step, arguments, stream, place):
+            self.step, self.arguments, self.stream, self.place = step, arguments, stream, place
+            self.result = self.computed()
+
+        def computed(self):
+            with self.stream.numbered_from(self.place) as count:
+                found = self.step(*self.arguments)
+                self.blocks = count()
+            return found
+
+        def replay(self):
+            self.result.copy_(self.computed())
+
+    def played_back(step, device, generators):
+        (stream,) = generators
+        recordings = []
+
+        def play(*arguments):
+            if not recordings:
+                graph = Graph(step, [one.clone() for one in arguments], stream, torch.zeros((), dtype=torch.int64))
+                draws = [(stream, graph.place, graph.blocks)]
+                recordings.append(_Recording(graph, graph.arguments, graph.result, draws))  # type: ignore[arg-type]
+            return recordings[0].play(arguments)
+
+        return play
+
+    monkeypatch.setattr("privset.privacy.pullback.seated_sample", drawn_as_on_a_card)
+    question = PullbackQuestion(sampling_rate=0.2, clip_norm=0.5, noise_multiplier=0.1)
+    found, ends = [], []
+    for way in (lambda step, *_: step, played_back):
+        monkeypatch.setattr("privset.privacy.pullback.recorded", way)
+        noise = CardNoise(3)
+        curator = Curator(records, facts, Ledger(FREE), noise)
+        found.append([curator.pullback(question, nearest, images(seed=seed % 2)) for seed in range(6)])
+        ends.append(noise.state())
+    for ours, theirs in zip(*found, strict=True):
+        assert torch.equal(ours, theirs)
+    assert ends[0] == ends[1]
+    assert not any(torch.equal(found[1][seed], found[1][seed + 2]) for seed in range(4))  # of the same images
 
 
 def test_an_empty_sample_is_answered_by_noise_alone_whatever_the_loss(facts, records):
@@ -225,7 +284,7 @@ def test_an_answer_is_not_overwritten_by_the_next_one(facts, records, monkeypatc
     """What a graphics card plays back writes its result where the last one stood."""
     place = []
 
-    def played_back(step, device):
+    def played_back(step, device, generators):
         def play(*arguments):
             found = step(*arguments)
             place[:] = place or [torch.empty_like(found)]
@@ -246,7 +305,7 @@ def test_an_answer_is_not_overwritten_by_the_next_one(facts, records, monkeypatc
 def test_each_loss_is_recorded_once(facts, records, monkeypatch):
     given = []
 
-    def record(step, device):
+    def record(step, device, generators):
         given.append(device.type)
         return step
 

@@ -28,7 +28,7 @@ from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 from privset.observer import Glimpse, Observer
 from privset.privacy import RELATION, Curator, GaussianEvent, PrivacyBudget, PullbackQuestion
 from privset.privacy.clipping import clip_factors
-from privset.recording import recorded, sent
+from privset.recording import recorded_halves, sent
 
 _ORDERS = (
     *(1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 3.0, 3.5, 4.0, 4.5),
@@ -36,6 +36,8 @@ _ORDERS = (
     *(2.0**power for power in range(7, 13)),
 )
 """Renyi orders of the published accountant."""
+AHEAD = 128
+"""Steps for which codes and labels are drawn together."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -177,41 +179,47 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
         adam = Adam(weights, betas=(0.9, 0.999), weight_decay=config.weight_decay)
         objective = Objective(config, facts)
         kept, batch, anew = torch.zeros((), device=device), config.batch_size, round(config.redrawn * config.batch_size)
+        made: list[Tensor] = []  # with what autograd remembers of it
 
         def codes(labels: Tensor) -> Tensor:
             return sent(network.draw(labels, random), device)
 
         def generate(given: Tensor, labels: Tensor) -> Tensor:
             """Images of these codes, and behind them the slopes that hold them apart, shortened where drawn anew."""
-            with torch.no_grad():
-                images = network(given)
+            made[:] = [network(given)]
+            images = made[0].detach()
             slopes = objective.apart(images, labels)
             return torch.cat([images, slopes[:batch], objective.shortened(slopes[batch:])])
 
-        def learn(given: Tensor, slope: Tensor) -> Tensor:
-            # Generated again, since two recordings cannot share what autograd remembers.
-            adam.step(torch.autograd.grad(network(given), weights, slope))
+        def learn(slope: Tensor) -> Tensor:
+            adam.step(torch.autograd.grad(made.pop(), weights, slope))
             approach(averages, weights, 1 - kept)
             return slope.norm()
 
         def look() -> Glimpse:
             return glimpse(network, config.per_class)
 
-        make, take = recorded(generate, device), recorded(learn, device)
+        make, take = recorded_halves(generate, learn, device)
         curator.prepay(question, event.count)
         stages = Stages(random, curator.checkpoint, observer)
         outcome = network.state_dict() | {f"average {number}": one for number, one in enumerate(averages)}
-        changed = outcome | adam.tensors
+        # Drawn for many steps at once: a graphics card would wait for each draw longer than the step takes it.
+        some_labels = torch.zeros(AHEAD, batch, dtype=torch.int64, device=device)
+        some_codes = torch.zeros(AHEAD, batch + anew, config.code + classes, device=device)
+        changed = outcome | adam.tensors | {"labels ahead": some_labels, "codes ahead": some_codes}
         for number in stages.loop("training a generator", event.count, changed, outcome=outcome, look=look):
-            labels = torch.randint(classes, (batch,), generator=random)
-            given = codes(torch.cat([labels, labels[:anew]]))
-            labels = sent(labels, device)
-            images, apart = make(given, labels).chunk(2)
+            if number % AHEAD == 0:
+                drawn_labels = torch.randint(classes, (AHEAD, batch), generator=random)
+                some_labels.copy_(sent(drawn_labels, device))
+                shown = torch.cat([drawn_labels, drawn_labels[:, :anew]], dim=1)
+                some_codes.copy_(codes(shown.flatten()).view_as(some_codes))
+            labels = some_labels[number % AHEAD]
+            images, apart = make(some_codes[number % AHEAD], labels).chunk(2)
             answer = curator.pullback(question, objective, images[:batch], apart[:batch], labels)
             adam.set_rate(cosine(config.rate, number, event.count) if config.decay else config.rate)
             # At first there is little to average.
             kept.fill_(min(config.averaging, (1 + number) / (10 + number)))
-            take(given, torch.cat([answer, apart[batch:]]))
+            take(torch.cat([answer, apart[batch:]]))
         become_average(network, averages, lambda: codes(torch.randint(classes, (AT_ONCE // 5,), generator=random)))
         labels = torch.arange(classes).repeat_interleave(config.per_class)
         trained = TrainedGenerator.of(self._form, network) if config.publish_generator else None

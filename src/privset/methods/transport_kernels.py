@@ -191,7 +191,7 @@ def _log(weight):
 @jit
 def _softmin(cost, logs, warmth, axis: tl.constexpr):
     """The smooth minimum along an axis, and the share of each cost in it."""
-    values = logs - cost / warmth
+    values = logs - cost * (1.0 / warmth)  # one division for all of them
     largest = tl.max(values, axis=axis)
     heavy = tl.exp(values - (largest[:, None] if axis == 1 else largest[None, :]))
     total = tl.sum(heavy, axis=axis)

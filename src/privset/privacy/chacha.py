@@ -7,7 +7,9 @@ kernel on a graphics card, by torch's operations elsewhere, the same words bit b
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -40,6 +42,7 @@ class CounterStream:
         self.key, self.position = key, position
         self._nonce = nonce
         self._sent: dict[torch.device, tuple[Tensor, Tensor]] = {}
+        self._slot: tuple[Tensor, int] | None = None
 
     def words(self, count: int, device: torch.device) -> Tensor:
         """``[count]`` uniform 32-bit words, int32; what is left of the last block is thrown away."""
@@ -61,16 +64,49 @@ class CounterStream:
         """``[count]`` independent draws, true with the probability floor(rate * 2**64) / 2**64."""
         if rate >= 1:
             return torch.ones(count, dtype=torch.bool, device=device)
-        return _below(self.words(2 * count, device), rate)
+        blocks = -(-count // 8)
+        start = self._next(blocks, device)
+        if chacha_kernels.fits(start[0]):
+            return chacha_kernels.chosen(*start, blocks, below=int(rate * 2**64)).flatten()[:count]
+        return _below(_blocks(*start, blocks).flatten(), rate)[:count]
 
-    def _next(self, blocks: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-        """Key, nonce and the number of the first of so many blocks, on the device; they are used up from here on."""
+    def take(self, blocks: int) -> int:
+        """The number of the first of so many blocks; they are used up from here on."""
         first = self.position
         if first + blocks > 2**63:
             raise OverflowError("this key has no more numbers")
         self.position += blocks
+        return first
+
+    @contextlib.contextmanager
+    def numbered_from(self, slot: Tensor) -> Iterator[Callable[[], int]]:
+        """Have what is drawn here begin at the block whose number ``slot []`` holds when it is computed.
+
+        For what a device records now and plays back later, each time from another block. Nothing is used up by it: who
+        plays it back takes as many blocks as the function that is given here counts, and has the slot name the first.
+        """
+        begun = self.position
+        self._slot = slot, begun
+        try:
+            yield lambda: self.position - begun
+        finally:
+            self._slot, self.position = None, begun
+
+    def become(self, other: CounterStream) -> None:
+        """Go on as the other stream would, also in what was recorded before."""
+        self.key, self.position, self._nonce = other.key, other.position, other._nonce
+        for key, nonce in self._sent.values():
+            key.copy_(_little_endian(self.key))
+            nonce.copy_(_little_endian(self._nonce))
+
+    def _next(self, blocks: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """Key, nonce and the number of the first of so many blocks, on the device; they are used up from here on."""
+        first = self.take(blocks)
         if device not in self._sent:
             self._sent[device] = _little_endian(self.key).to(device), _little_endian(self._nonce).to(device)
+        if self._slot is not None:
+            slot, begun = self._slot
+            return *self._sent[device], slot + (first - begun)
         # Filled in on the device: to send it there would wait for all that the device has to do.
         return *self._sent[device], torch.full((), first, dtype=torch.int64, device=device)
 

@@ -1,4 +1,4 @@
-"""ChaCha20 in Triton: every lane makes a block of 16 words, and perhaps 8 normal numbers of them."""
+"""ChaCha20 in Triton: every lane makes a block of 16 words, and perhaps 8 normal numbers or 8 choices of them."""
 # pyright: reportMissingImports=false, reportPossiblyUnboundVariable=false, reportInvalidTypeForm=false
 
 from __future__ import annotations
@@ -29,6 +29,16 @@ def normals(key: Tensor, nonce: Tensor, position: Tensor, count: int) -> Tensor:
     found = torch.empty(count, 8, dtype=torch.float64, device=position.device)
     with torch.cuda.device_of(position):
         _normals_kernel[(triton.cdiv(count, LANES),)](key, nonce, position, found, count, lanes=LANES, num_warps=4)
+    return found
+
+
+def chosen(key: Tensor, nonce: Tensor, position: Tensor, count: int, *, below: int) -> Tensor:
+    """Whether numbers ``[count, 8]`` of 64 bits, from as many blocks, are below this one."""
+    found = torch.empty(count, 8, dtype=torch.bool, device=position.device)
+    with torch.cuda.device_of(position):
+        _chosen_kernel[(triton.cdiv(count, LANES),)](
+            key, nonce, position, found, count, below=below, lanes=LANES, num_warps=4
+        )
     return found
 
 
@@ -144,3 +154,23 @@ def _normals_kernel(key, nonce, position, found, count, lanes: tl.constexpr):
     _store_pair(place + 2, inside, w4, w5, w6, w7)
     _store_pair(place + 4, inside, w8, w9, wa, wb)
     _store_pair(place + 6, inside, wc, wd, we, wf)
+
+
+@jit
+def _store_choice(place, inside, high, low, below: tl.constexpr):
+    drawn = (high.to(tl.uint64) << 32) | low.to(tl.uint64)
+    tl.store(place, drawn < below, mask=inside)
+
+
+@jit
+def _chosen_kernel(key, nonce, position, found, count, below: tl.constexpr, lanes: tl.constexpr):
+    lane, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, wa, wb, wc, wd, we, wf = _block(key, nonce, position, lanes)
+    inside, place = lane < count, found + lane * 8
+    _store_choice(place, inside, w0, w1, below)
+    _store_choice(place + 1, inside, w2, w3, below)
+    _store_choice(place + 2, inside, w4, w5, below)
+    _store_choice(place + 3, inside, w6, w7, below)
+    _store_choice(place + 4, inside, w8, w9, below)
+    _store_choice(place + 5, inside, wa, wb, below)
+    _store_choice(place + 6, inside, wc, wd, below)
+    _store_choice(place + 7, inside, we, wf, below)

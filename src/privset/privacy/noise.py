@@ -45,6 +45,11 @@ class NoiseSource:
         own = secrets.token_bytes(32) if seed is None else _hashed(seed)
         self._on_device = CounterStream(own)
 
+    @property
+    def counted(self) -> CounterStream:
+        """What is drawn on a graphics card, to be named where draws are recorded and played back."""
+        return self._on_device
+
     def normals(self, count: int, device: torch.device) -> Tensor:
         """``[count]`` independent standard normal numbers, float64, on the device."""
         if device.type == "cpu":
@@ -113,7 +118,7 @@ class NoiseSource:
             self._stream.bit_generator.state = dict(now) | {"state": words | {"rounds": 20}}
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ConfigError(f"noise cannot go on from there ({error})") from error
-        self._on_device = on_device
+        self._on_device.become(on_device)
 
 
 def _hashed(seed: int) -> bytes:

@@ -68,20 +68,22 @@ def pulling(
     steps: dict[tuple[BatchLoss, PullbackQuestion], Callable[..., Tensor]] = {}
 
     def answer(question: PullbackQuestion, loss: BatchLoss, generated: Tensor, public: tuple[Tensor, ...]) -> Tensor:
-        places = places_for(facts.size, question.sampling_rate)
-        numbers, count = seated_sample(noise, len(labels), question.sampling_rate, places, images.device)
         if (loss, question) not in steps:
             steps.clear()
-            steps[loss, question] = recorded(clean(loss, question), images.device)
-        found = steps[loss, question](numbers, count, generated, *public)
+            steps[loss, question] = recorded(noisy(loss, question), images.device, [noise.counted])
+        found = steps[loss, question](generated, *public)
         tally.add(found[-1].to(torch.int64))
-        exact = found[:-1].view(generated.shape).clone()  # what was recorded is overwritten by the next answer
-        return noise.add_normal(exact, question.noise_multiplier * question.sensitivity).to(generated.dtype)
+        return found[:-1].view(generated.shape).clone()  # what was recorded is overwritten by the next answer
 
-    def clean(loss: BatchLoss, question: PullbackQuestion) -> Callable[..., Tensor]:
-        """From a seated sample and public values to the shortened gradient, and behind it a 1 if it is not finite."""
+    def noisy(loss: BatchLoss, question: PullbackQuestion) -> Callable[..., Tensor]:
+        """From public values to the answer, and behind it a 1 if the gradient is not finite.
 
-        def step(numbers: Tensor, count: Tensor, generated: Tensor, *public: Tensor) -> Tensor:
+        Sample and noise are drawn in here, by a graphics card in the same recording: nothing clean ever leaves it.
+        """
+        places = places_for(facts.size, question.sampling_rate)
+
+        def step(generated: Tensor, *public: Tensor) -> Tensor:
+            numbers, count = seated_sample(noise, len(labels), question.sampling_rate, places, images.device)
             shown = _shown(images, labels, facts, numbers, count, generated.dtype)
             with torch.enable_grad():
                 leaf = generated.detach().requires_grad_()
@@ -89,7 +91,8 @@ def pulling(
             # What a loss makes of no records is no one's business.
             slope = torch.where(count > 0, slope, 0.0)
             total, bad = shortened_sum(slope[None], question.clip_norm, each_image=question.each_image)
-            return torch.cat([total.flatten(), bad.to(total.dtype)[None]])
+            covered = noise.add_normal(total, question.noise_multiplier * question.sensitivity).to(generated.dtype)
+            return torch.cat([covered.flatten(), bad.to(covered.dtype)[None]])
 
         return step
 
