@@ -134,7 +134,8 @@ class _Recorded:
                 for stream, place in zip(self._counted, places, strict=True)
             ]
             with torch.cuda.graph(graph, stream=self._stream):
-                result = self._step(*slots)
+                # Aliases that autograd takes for others: new arguments are no changes to what it remembers.
+                result = self._step(*(slot.data for slot in slots))
             blocks = [count() for count in counts]
         return _Recording(graph, slots, result, list(zip(self._counted, places, blocks, strict=True)))
 
