@@ -175,7 +175,8 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
         seed = int(torch.randint(2**31, (), generator=random))
         network = self._form.build(facts, seed=seed).to(device)
         weights = list(network.parameters())
-        averages = [weight.detach().clone() for weight in weights]
+        # Without averaging, the last weights themselves.
+        averages = [weight.detach().clone() if config.averaging else weight for weight in weights]
         adam = Adam(weights, betas=(0.9, 0.999), weight_decay=config.weight_decay)
         objective = Objective(config, facts)
         kept, batch, anew = torch.zeros((), device=device), config.batch_size, round(config.redrawn * config.batch_size)
@@ -193,8 +194,9 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
 
         def learn(slope: Tensor) -> Tensor:
             adam.step(torch.autograd.grad(made.pop(), weights, slope))
-            approach(averages, weights, 1 - kept)
-            return slope.norm()
+            if config.averaging:
+                approach(averages, weights, 1 - kept)
+            return kept
 
         def look() -> Glimpse:
             return glimpse(network, config.per_class)
