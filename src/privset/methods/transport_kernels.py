@@ -164,23 +164,27 @@ def _plans_kernel(
     inside = (row < rows)[:, None] & (column < columns)[None, :]
     place = row[:, None] * columns + column[None, :]
     cost = tl.load(costs + place, mask=inside, other=0.0)
+    # The same once more, turned: along its last axis a tile is summed up within a warp, without waiting for others.
+    turned_inside = (column < columns)[:, None] & (row < rows)[None, :]
+    turned_place = row[None, :] * columns + column[:, None]
+    turned = tl.load(costs + turned_place, mask=turned_inside, other=0.0)
     weight, other_weight = tl.where(row < rows, 1.0 / rows, 0.0), tl.where(column < columns, 1.0 / columns, 0.0)
     if weighted:
         other_weight = tl.load(other_weights + column, mask=column < columns, other=0.0)
     log, other_log = _log(weight), _log(other_weight)
     warmth = tl.load(temperatures)
-    potential, _ = _softmin(cost, other_log[None, :], warmth, 1)
-    other, _ = _softmin(cost, log[:, None], warmth, 0)
+    potential, _ = _softmin(cost, other_log, warmth)
+    other, _ = _softmin(turned, log, warmth)
     for step in range(steps):
         warmth = tl.load(temperatures + step)
-        new, _ = _softmin(cost, (other_log + other / warmth)[None, :], warmth, 1)
-        other_new, _ = _softmin(cost, (log + potential / warmth)[:, None], warmth, 0)
+        new, _ = _softmin(cost, other_log + other / warmth, warmth)
+        other_new, _ = _softmin(turned, log + potential / warmth, warmth)
         potential, other = (potential + new) / 2, (other + other_new) / 2
-    last, shares = _softmin(cost, (other_log + other / warmth)[None, :], warmth, 1)
-    other_last, other_shares = _softmin(cost, (log + potential / warmth)[:, None], warmth, 0)
+    last, shares = _softmin(cost, other_log + other / warmth, warmth)
+    other_last, other_shares = _softmin(turned, log + potential / warmth, warmth)
     tl.store(total, tl.sum(weight * last, axis=0) + tl.sum(other_weight * other_last, axis=0))
     tl.store(there + place, weight[:, None] * shares, mask=inside)
-    tl.store(back + place, other_weight[None, :] * other_shares, mask=inside)
+    tl.store(back + turned_place, other_weight[:, None] * other_shares, mask=turned_inside)
 
 
 @jit
@@ -189,13 +193,13 @@ def _log(weight):
 
 
 @jit
-def _softmin(cost, logs, warmth, axis: tl.constexpr):
-    """The smooth minimum along an axis, and the share of each cost in it."""
-    values = logs - cost * (1.0 / warmth)  # one division for all of them
-    largest = tl.max(values, axis=axis)
-    heavy = tl.exp(values - (largest[:, None] if axis == 1 else largest[None, :]))
-    total = tl.sum(heavy, axis=axis)
-    return -warmth * (largest + tl.log(total)), heavy / (total[:, None] if axis == 1 else total[None, :])
+def _softmin(cost, logs, warmth):
+    """The smooth minimum of each row, and the share of each cost in it."""
+    values = logs[None, :] - cost * (1.0 / warmth)  # one division for all of them
+    largest = tl.max(values, axis=1)
+    heavy = tl.exp(values - largest[:, None])
+    total = tl.sum(heavy, axis=1)
+    return -warmth * (largest + tl.log(total)), heavy / total[:, None]
 
 
 @jit
