@@ -37,7 +37,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(torch|numpy|np|pathlib|collections|contextlib|typing|pydantic|annotated_types)(\..*)?"),
     (r"py:.*", r"Tensor|Mapping\[str|NoneType"),
     (r"py:.*", r"privset\.methods\.settings\.Config|privset\.networks\.generators\.ConditionalGenerator"),
-    (r"py:.*", r"privset\.privacy\.(ledger\.Ledger|kept\.KeptAnswers|standing\..*)"),
+    (r"py:.*", r"privset\.privacy\.(ledger\.Ledger|kept\.KeptAnswers|standing\..*|chacha\.CounterStream)"),
     (r"py:.*", r"privset\.release\.sections\..*"),
 ]
 

@@ -1,9 +1,11 @@
 """What many tests need: small records with known public facts, and methods with settings of a second."""
 
+import contextlib
 import dataclasses
 import importlib.util
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,9 +24,69 @@ from privset.methods import (
     PsgConfig,
     PsgPriorConfig,
 )
+from privset.recording import _Recorded
 
 # Threads of several test processes wait for each other on two cores; one each is faster by far.
 torch.set_num_threads(1)
+
+
+class _Stream:
+    """Does all at once, and notes whom it was to wait for."""
+
+    device = torch.device("cpu")
+
+    def __init__(self):
+        self.waited = []
+
+    def wait_stream(self, other):
+        if other is not self:
+            self.waited.append(other)
+
+
+class _Graph:
+    """Plays back by taking the step again: with what its slots hold now, and from where its streams are to begin."""
+
+    recording: Any
+    step: Any
+    stand_in: Any
+
+    def replay(self):
+        with contextlib.ExitStack() as stack:
+            for stream, place, _ in self.recording.draws:
+                stack.enter_context(stream.numbered_from(place))
+            self.recording.result.copy_(self.step(*self.recording.slots))
+        self.stand_in.replays += 1
+
+
+class StandIn:
+    """`privset.recording.recorded` as on a graphics card, with a processor in the place of the card."""
+
+    def __init__(self):
+        self.replays, self.stream = 0, _Stream()
+
+    def __call__(self, step, device, generators=()):
+        stand_in = self
+
+        class OnProcessor(_Recorded):
+            def _record(self, arguments):
+                recording = super()._record(arguments)
+                graph: Any = recording.graph
+                graph.recording, graph.step, graph.stand_in = recording, step, stand_in
+                return recording
+
+        stream: Any = self.stream
+        return OnProcessor(step, stream, generators)
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """The code that records and plays back, without a card."""
+    found = StandIn()
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", _Graph)
+    monkeypatch.setattr(torch.cuda, "graph", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: found.stream)
+    return found
 
 
 @pytest.fixture

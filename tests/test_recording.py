@@ -7,7 +7,93 @@ import torch
 from privset.privacy.chacha import CounterStream
 from privset.recording import WRITTEN_STEPS, _nothing_collected, recorded, recorded_halves, settled
 
+CPU = torch.device("cpu")
 CARD = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics card")
+
+
+def test_a_recording_on_a_processor_plays_back_what_is_drawn_anew(stand_in):
+    plain, played = CounterStream(bytes(32), position=7), CounterStream(bytes(32), position=7)
+
+    def drawn(stream, values):
+        return values + stream.normals(len(values), CPU) + stream.chosen(40, 0.5, CPU).sum()
+
+    take = stand_in(lambda values: drawn(played, values), CPU, [played])
+    found = []
+    for number in range(4 * WRITTEN_STEPS):
+        for size in (3, 20):  # each has a recording of its own
+            argument = torch.full((size,), float(number), dtype=torch.float64)
+            found.append(take(argument).clone())
+            assert torch.equal(found[-1], drawn(plain, argument))
+            assert played.position == plain.position
+        assert torch.equal(played.words(3, CPU), plain.words(3, CPU))
+    assert stand_in.replays == 2 * (4 * WRITTEN_STEPS - WRITTEN_STEPS)
+    assert len({tuple((one - one[0]).tolist()) for one in found}) == len(found)
+
+
+def test_a_recording_follows_a_stream_that_becomes_another(stand_in):
+    played = CounterStream(bytes(32))
+    take = stand_in(lambda values: values + played.words(3, CPU), CPU, [played])
+    for _ in range(WRITTEN_STEPS + 2):
+        take(torch.zeros(3, dtype=torch.int32))
+    played.become(CounterStream(bytes(range(32)), position=9))
+    found = take(torch.zeros(3, dtype=torch.int32))
+    assert torch.equal(found, CounterStream(bytes(range(32)), position=9).words(3, CPU))
+
+
+def test_a_recording_that_fails_leaves_its_streams_as_they_were(stand_in):
+    played, fails = CounterStream(bytes(32)), []
+
+    def step(values):
+        drawn = values + played.words(3, CPU)
+        if fails:
+            raise ValueError("no such thing")
+        return drawn
+
+    take, argument = stand_in(step, CPU, [played]), torch.zeros(3, dtype=torch.int32)
+    for _ in range(WRITTEN_STEPS):
+        take(argument)
+    fails.append(True)
+    with pytest.raises(ValueError, match="no such thing"):
+        take(argument)
+    fails.clear()
+    rest = CounterStream(bytes(32), position=WRITTEN_STEPS)
+    assert torch.equal(played.words(3, CPU), rest.words(3, CPU))
+    for _ in range(3):
+        assert torch.equal(take(argument), rest.words(3, CPU))
+
+
+def test_a_recording_waits_for_the_last_time_where_that_was_on_another_stream(stand_in, monkeypatch):
+    take = stand_in(lambda values: values + 1, CPU, [])
+    for _ in range(WRITTEN_STEPS + 2):
+        take(torch.zeros(1))
+    assert not stand_in.stream.waited
+    other = type(stand_in.stream)()
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: other)
+    take(torch.zeros(1))
+    take(torch.zeros(1))
+    assert other.waited == [stand_in.stream]
+
+
+def test_what_draws_from_a_stream_that_was_not_named_cannot_be_recorded(monkeypatch):
+    class Card:
+        type = "cuda"
+
+    stream = CounterStream(bytes(32))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with pytest.raises(RuntimeError, match="the same numbers each time"):
+        stream.words(3, Card())  # type: ignore[arg-type]
+    assert stream.position == 0
+
+
+@CARD
+def test_on_a_card_neither():
+    device, stream = torch.device("cuda"), CounterStream(bytes(32))
+    take = recorded(lambda values: values + stream.normals(3, device), device)
+    argument = torch.zeros(3, dtype=torch.float64, device=device)
+    for _ in range(WRITTEN_STEPS):
+        take(argument)
+    with pytest.raises(RuntimeError, match="the same numbers each time"):
+        take(argument)
 
 
 def test_on_a_processor_a_step_is_taken_as_it_is():

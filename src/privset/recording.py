@@ -41,7 +41,8 @@ def recorded(step: Step, device: torch.device, generators: Draws = ()) -> Step:
     Args:
         step: From tensors to a tensor; draws from ``generators`` only, and never asks the device for a number.
         device: Where it computes.
-        generators: Whose draws go on in a recording where they stood: never the same number twice.
+        generators: Torch's, or streams that are counted, whose draws go on in a recording where they stood: never the
+            same number twice. All that the step draws from must be named.
     """
     return _Recorded(step, torch.cuda.Stream(device), generators) if device.type == "cuda" else step
 
@@ -49,7 +50,8 @@ def recorded(step: Step, device: torch.device, generators: Draws = ()) -> Step:
 def recorded_halves(first: Step, second: Step, device: torch.device) -> tuple[Step, Step]:
     """Two steps that are taken in turn, recorded likewise; the second may differentiate what the first computed.
 
-    What autograd remembers of the first lies where it lay when both were recorded, and is written anew each time.
+    What autograd remembers of the first lies where it lay when both were recorded, and is written anew each time. So
+    they must be taken strictly in turn, each with arguments of one form throughout.
     """
     if device.type != "cuda":
         return first, second
@@ -86,8 +88,13 @@ class _Recording:
     slots: list[Tensor]
     result: Tensor
     draws: list[tuple[Counted, Tensor, int]]
+    around: torch.cuda.Stream
 
     def play(self, arguments: Sequence[Tensor]) -> Tensor:
+        now = torch.cuda.current_stream(self.around.device)
+        if now != self.around:  # slots are not written before the last time has read them
+            now.wait_stream(self.around)
+            self.around = now
         for slot, argument in zip(self.slots, arguments, strict=True):
             slot.copy_(argument)
         for stream, slot, blocks in self.draws:
@@ -137,7 +144,8 @@ class _Recorded:
                 # Aliases that autograd takes for others: new arguments are no changes to what it remembers.
                 result = self._step(*(slot.data for slot in slots))
             blocks = [count() for count in counts]
-        return _Recording(graph, slots, result, list(zip(self._counted, places, blocks, strict=True)))
+        draws = list(zip(self._counted, places, blocks, strict=True))
+        return _Recording(graph, slots, result, draws, torch.cuda.current_stream(self._stream.device))
 
 
 @contextlib.contextmanager

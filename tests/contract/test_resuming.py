@@ -12,7 +12,7 @@ from tests.conftest import TINY, facts_for, records_for
 
 from privset.data import Dataset
 from privset.errors import BudgetError, ReleaseError
-from privset.methods import METHODS, Checkpoint, MeasuringMethod, SetMethod, TrainingMethod
+from privset.methods import METHODS, Checkpoint, MeasuringMethod, SetMethod, TrainingMethod, dp_sinkhorn
 from privset.observer import Observer
 from privset.pipeline import generate, train
 from privset.privacy import Curator, PrivacyBudget, seeded_noise
@@ -53,6 +53,7 @@ def method(request):
 @pytest.fixture(autouse=True)
 def _keep_every_state(monkeypatch):
     monkeypatch.setattr(Checkpoint, "seconds", 0.0)
+    monkeypatch.setattr(dp_sinkhorn, "AHEAD", 2)  # so that a run is stopped within what was drawn ahead, and beyond
 
 
 def dataset(size=40, seed=0):
@@ -105,6 +106,14 @@ def test_killed_at_any_step_it_ends_with_the_same_bytes_and_the_same_certificate
     assert verify(out).ok
     assert not list(tmp_path.glob("*.unfinished"))
     assert not list(tmp_path.glob("*.ledger.jsonl"))
+
+
+def test_killed_at_any_step_a_run_that_publishes_its_last_weights_ends_with_the_same_bytes(tmp_path):
+    method = METHODS["dp-sinkhorn"](dataclasses.replace(TINY["dp-sinkhorn"], averaging=0.0))
+    whole = content(run(method, tmp_path / "whole"))
+    for step in (1, 2):
+        kill(method, tmp_path / str(step), step)
+        assert content(run(method, tmp_path / str(step))) == whole
 
 
 def test_killed_between_its_last_step_and_its_release_it_ends_with_the_same_bytes(tmp_path, method, monkeypatch):

@@ -8,7 +8,9 @@ from tests.conftest import TINY, facts_for, records_for
 from privset.data import Records
 from privset.errors import ConfigError
 from privset.facts import scale
+from privset.methods import dp_sinkhorn
 from privset.methods.dp_sinkhorn import DpSinkhorn, DpSinkhornConfig, Objective
+from privset.networks.transposed import TransposedGenerator
 from privset.privacy import RELATION, Curator, GaussianEvent, Ledger, PrivacyBudget, seeded_noise, spend
 
 FREE = PrivacyBudget(epsilon=math.inf)
@@ -127,6 +129,34 @@ def test_a_step_goes_along_the_whole_gradient_shortened_in_two_parts(monkeypatch
     assert float(slope[:10].norm()) == pytest.approx(0.01, rel=1e-4)
     torch.testing.assert_close(slope[10:], objective.shortened(expected[10:]))
     assert float(slope[10:].norm()) == pytest.approx(0.01, rel=1e-4)
+
+
+def test_every_step_has_codes_and_labels_of_its_own_however_many_are_drawn_ahead(monkeypatch):
+    facts, asked, seen = facts_for(40, classes=2), [], []
+    monkeypatch.setattr(dp_sinkhorn, "AHEAD", 2)
+    config = dataclasses.replace(TINY["dp-sinkhorn"], steps=5, batch_size=10, redrawn=0.3)
+    forward = TransposedGenerator.forward
+
+    def generate(self, codes):
+        seen.append(codes.clone())
+        return forward(self, codes)
+
+    curator = Curator(records_for(facts), facts, Ledger(FREE), seeded_noise(0))
+    answer = curator.pullback
+
+    def pullback(question, objective, generated, apart, labels):
+        asked.append(labels.clone())
+        return answer(question, objective, generated, apart, labels)
+
+    monkeypatch.setattr(TransposedGenerator, "forward", generate)
+    monkeypatch.setattr(curator, "pullback", pullback)
+    method = DpSinkhorn(config)
+    method.run(curator, method.plan(facts, FREE))
+    steps = seen[:5]
+    assert len({tuple(codes.flatten().tolist()) for codes in steps}) == 5
+    for codes, labels in zip(steps, asked, strict=True):
+        assert torch.equal(codes[:, 3:].argmax(1), torch.cat([labels, labels[:3]]))
+    assert len({tuple(labels.tolist()) for labels in asked}) > 3
 
 
 def test_without_noise_images_come_to_look_like_the_records_of_their_class():

@@ -12,7 +12,6 @@ from privset.privacy import BudgetExceeded, Curator, Ledger, PrivacyBudget, Pull
 from privset.privacy.noise import NoiseSource
 from privset.privacy.pullback import places_for, shortened_sum
 from privset.privacy.sampling import fixed_sample, poisson_sample, seated
-from privset.recording import _Recording
 
 FREE = PrivacyBudget(epsilon=math.inf)
 
@@ -154,49 +153,29 @@ def test_answers_on_a_card_are_those_of_a_processor_for_the_same_samples(facts, 
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
-def test_what_is_played_back_has_a_sample_and_noise_of_its_own_each_time(facts, records, monkeypatch):
-    """A recording on a processor: what is computed again begins where the stream stands, and not where it stood."""
-
-    class Graph:
-        def __init__(self, step, arguments, stream, place):
-            self.step, self.arguments, self.stream, self.place = step, arguments, stream, place
-            self.result = self.computed()
-
-        def computed(self):
-            with self.stream.numbered_from(self.place) as count:
-                found = self.step(*self.arguments)
-                self.blocks = count()
-            return found
-
-        def replay(self):
-            self.result.copy_(self.computed())
-
-    def played_back(step, device, generators):
-        (stream,) = generators
-        recordings = []
-
-        def play(*arguments):
-            if not recordings:
-                graph = Graph(step, [one.clone() for one in arguments], stream, torch.zeros((), dtype=torch.int64))
-                draws = [(stream, graph.place, graph.blocks)]
-                recordings.append(_Recording(graph, graph.arguments, graph.result, draws))  # type: ignore[arg-type]
-            return recordings[0].play(arguments)
-
-        return play
-
+def test_what_is_played_back_has_a_sample_and_noise_of_its_own_each_time(facts, records, monkeypatch, stand_in):
+    """Of images of two sizes, and of two questions in turn; and again, from where the noise was moved to."""
     monkeypatch.setattr("privset.privacy.pullback.seated_sample", drawn_as_on_a_card)
-    question = PullbackQuestion(sampling_rate=0.2, clip_norm=0.5, noise_multiplier=0.1)
+    questions = [PullbackQuestion(sampling_rate=0.2, clip_norm=clip, noise_multiplier=0.1) for clip in (0.5, 1.0)]
     found, ends = [], []
-    for way in (lambda step, *_: step, played_back):
+    for way in (lambda step, *_: step, stand_in):
         monkeypatch.setattr("privset.privacy.pullback.recorded", way)
         noise = CardNoise(3)
         curator = Curator(records, facts, Ledger(FREE), noise)
-        found.append([curator.pullback(question, nearest, images(seed=seed % 2)) for seed in range(6)])
+        answers = [curator.pullback(questions[0], nearest, images(count)) for _ in range(6) for count in (4, 2)]
+        before = noise.state()
+        answers.append(curator.pullback(questions[0], nearest, images()))
+        noise.restore(before)
+        assert torch.equal(curator.pullback(questions[0], nearest, images()), answers[-1])
+        noise.restore(CardNoise(4).state())
+        answers += [curator.pullback(question, nearest, images()) for _ in range(2) for question in questions]
+        found.append(answers)
         ends.append(noise.state())
     for ours, theirs in zip(*found, strict=True):
         assert torch.equal(ours, theirs)
     assert ends[0] == ends[1]
-    assert not any(torch.equal(found[1][seed], found[1][seed + 2]) for seed in range(4))  # of the same images
+    assert stand_in.replays > 8
+    assert len({tuple(answer.flatten().tolist()) for answer in found[1]}) == len(found[1])
 
 
 def test_an_empty_sample_is_answered_by_noise_alone_whatever_the_loss(facts, records):

@@ -25,6 +25,9 @@ _DIAGONALS = ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
 class CounterStream:
     """The words of one key, in order. Every block of 16 has a number, and no number is ever used twice.
 
+    That holds of what is drawn here, and of what `recording` plays back, which takes its numbers here first. Who has a
+    stream `become` another, or be `numbered_from` a slot, has to see to it.
+
     Args:
         key: 32 bytes that no one else may know.
         nonce: 8 bytes; streams of one key and different nonces have nothing in common.
@@ -101,6 +104,8 @@ class CounterStream:
 
     def _next(self, blocks: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
         """Key, nonce and the number of the first of so many blocks, on the device; they are used up from here on."""
+        if self._slot is None and device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("what is recorded would draw the same numbers each time: name the stream to `recorded`")
         first = self.take(blocks)
         if device not in self._sent:
             self._sent[device] = _little_endian(self.key).to(device), _little_endian(self._nonce).to(device)

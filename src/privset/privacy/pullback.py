@@ -78,7 +78,7 @@ def pulling(
     def noisy(loss: BatchLoss, question: PullbackQuestion) -> Callable[..., Tensor]:
         """From public values to the answer, and behind it a 1 if the gradient is not finite.
 
-        Sample and noise are drawn in here, by a graphics card in the same recording: nothing clean ever leaves it.
+        Sample and noise are drawn in here, by a graphics card in the same recording: no clean gradient leaves it.
         """
         places = places_for(facts.size, question.sampling_rate)
 
