@@ -103,4 +103,9 @@ def test_the_generator_of_a_distilled_set_carries_the_guarantee_of_the_statistic
     assert drawn["drawn"]["certificate"] == made["seal"]
     code, out, _ = call("verify", tmp_path / "drawn", "--source", tmp_path / "stats")
     assert code == 1  # it was drawn from the set, not distilled from these
-    assert "source" in out
+    assert "holds by itself, but not that it was made from" in " ".join(out.split())
+    assert "is NOT" not in out
+    (tmp_path / "drawn" / "README.md").write_text("something else")
+    code, out, _ = call("verify", tmp_path / "drawn", "--source", tmp_path / "stats")
+    assert code == 1
+    assert "is NOT what it claims to be: 2 check(s) failed" in " ".join(out.split())

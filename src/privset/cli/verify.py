@@ -44,6 +44,8 @@ def verify(arguments: Sequence[str]) -> int:
         if outcome.ok and outcome.certificate is not None:
             console.show(outcome.certificate.statement)
             console.show(f"Seal of the certificate: {outcome.certificate.seal}")
+        elif [check.name for check in outcome.failures] == ["source"]:
+            console.show(f"{parsed.release} holds by itself, but not that it was made from {parsed.source}.")
         else:
             claims = "what it claims to be" if outcome.certificate is not None else "a release"
             console.show(f"{parsed.release} is NOT {claims}: {len(outcome.failures)} check(s) failed.")
