@@ -124,6 +124,21 @@ def test_a_run_that_cannot_go_on_and_dies_blocks_the_next(tmp_path):
     generate(dataset(), method=METHOD, budget=BUDGET, out=out)
 
 
+def test_a_run_of_seeded_noise_that_cannot_go_on_and_is_interrupted_is_forgotten(tmp_path):
+    class Interrupted(Onetime):
+        def _synthesise(self, curator, plan, execution, observer):
+            Psg._synthesise(self, curator, plan, execution, observer)
+            raise KeyboardInterrupt
+
+    out, method = tmp_path / "set", Interrupted(TINY["psg"])
+    with pytest.raises(KeyboardInterrupt, match="seeded, so nothing is to be counted"):
+        generate(dataset(), method=method, budget=BUDGET, out=out, noise=seeded_noise(1))
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(KeyboardInterrupt):
+        generate(dataset(), method=method, budget=BUDGET, out=out)
+    assert [path.name for path in tmp_path.iterdir()] == ["set.ledger.jsonl"]
+
+
 def test_a_method_that_asks_more_than_it_planned_is_not_released(tmp_path):
     budget = PrivacyBudget(epsilon=6.0, accountant="rdp")
     config = dataclasses.replace(TINY["psg"], noise_multiplier=8.0)
@@ -154,7 +169,7 @@ def test_images_that_are_not_finite_are_never_published(tmp_path):
             made = super()._synthesise(curator, plan, execution, observer)
             return Synthesis(made.images * torch.nan, made.labels)
 
-    with pytest.raises(ReleaseError):
+    with pytest.raises(ReleaseError, match=r"stays charged, in .*set\.ledger\.jsonl\. Another run, with lower"):
         generate(dataset(), method=Diverged(TINY["psg"]), budget=BUDGET, out=tmp_path / "set")
     assert not (tmp_path / "set").exists()
 

@@ -274,8 +274,17 @@ class _Job:
         """
         if not self.method.resumable:
             self.out.parent.mkdir(parents=True, exist_ok=True)
-            ledger = Ledger(self.planned.budget, ledger_beside(self.out), self.observer)
-            yield _Asking(curator=self.curator(ledger), ledger=ledger)
+            path = ledger_beside(self.out)
+            ledger = Ledger(self.planned.budget, path, self.observer)
+            try:
+                yield _Asking(curator=self.curator(ledger), ledger=ledger)
+            except KeyboardInterrupt:
+                if self.noise.seed is None:
+                    raise
+                path.unlink(missing_ok=True)
+                raise KeyboardInterrupt(
+                    "nothing was released; the noise was seeded, so nothing is to be counted"
+                ) from None
             return
         # The libraries that make noise of a key, too: another version might make other noise of it.
         identity = self.identity(command) | {"software": deciding_versions("numpy", "randomgen")} | more
@@ -330,7 +339,14 @@ class _Job:
         }
 
     def publish_set(self, synthesis: Synthesis, ledger: Ledger, standing: Standing | None = None) -> Release:
-        self.publish(SyntheticSet.from_synthesis(synthesis, self.dataset.facts), ledger, standing=standing)
+        try:
+            made = SyntheticSet.from_synthesis(synthesis, self.dataset.facts)
+        except ReleaseError as error:
+            raise ReleaseError(
+                f"{error}; what was charged stays charged, in {ledger_beside(self.out)}. Another run, with lower "
+                "learning rates and another --out, is charged in addition"
+            ) from error
+        self.publish(made, ledger, standing=standing)
         return load(self.out)
 
     def publish(

@@ -159,6 +159,14 @@ def test_generate_verify_and_evaluate_speak_json(call, tmp_path):
     assert set(result["beside"]) == {"noise"}
 
 
+def test_a_plan_says_whether_a_run_that_is_stopped_can_go_on(call):
+    lost = "A run that is stopped cannot be gone on with"
+    for name, resumable in (("g-pate", False), ("dp-cgan", True)):
+        words = ["--method", name, "--preset", "small", "--epsilon", "10", "--accountant", "rdp"]
+        assert (lost in call("plan", "digits", *words)[1]) is not resumable
+        assert json.loads(call("plan", "digits", *words, "--json")[1])["resumable"] is resumable
+
+
 def test_an_epsilon_that_is_claimed_elsewhere_is_shown_beside_the_proven_one(call, tmp_path):
     words = ["--method", "dp-merf", "--steps", "2", "--per-class", "1", "--waves", "8", "--epsilon", "2"]
     claimed = "Claimed by Harder, Adamczewski and Park (AISTATS 2021) for these settings: epsilon 5.317, delta 1e-05"

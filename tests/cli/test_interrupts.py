@@ -60,6 +60,43 @@ def test_interrupts_that_someone_else_decides_about_are_left_to_them():
     assert found == [False]
 
 
+def test_what_is_said_of_it_can_be_said_in_other_words():
+    said = []
+    with held_back(said.append, "it would be lost", "all of it"):
+        interrupt()
+        assert said == ["it would be lost"]
+        with pytest.raises(KeyboardInterrupt, match="all of it"):
+            interrupt()
+
+
+@pytest.mark.parametrize("seeded", [False, True])
+def test_a_run_that_cannot_go_on_is_stopped_by_a_second_interrupt_only(tmp_path, seeded):
+    words = "generate digits --method g-pate --preset small --epsilon 10 --steps 4000 --accountant rdp --out"
+    log, out = tmp_path / "log", tmp_path / "set"
+    with log.open("wb") as file:
+        command = [Path(sys.executable).parent / "privset", *words.split(), out]
+        more = ["--noise-seed", "1"] if seeded else []
+        process = subprocess.Popen([*command, *more], stdout=subprocess.DEVNULL, stderr=file)
+        deadline = time.monotonic() + 120
+        while b"training a generator" not in log.read_bytes() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        if not seeded:
+            time.sleep(1.0)
+            assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=120) == 130
+    said = " ".join(log.read_text().split())
+    assert not out.exists()
+    assert (tmp_path / "set.ledger.jsonl").exists() != seeded
+    if seeded:
+        assert "the noise was seeded, so nothing is to be counted" in said
+    else:
+        assert "what it charges, epsilon 10, would be lost. Ctrl-C again stops it all the same." in said
+        assert f"stays in {tmp_path / 'set.ledger.jsonl'}, and a new run, with another --out" in said
+
+
 def test_a_run_that_is_interrupted_early_is_kept(tmp_path):
     words = "generate digits --method psg --preset small --epsilon 10 --runs 400 --noise-seed 1 --accountant rdp --out"
     log, out = tmp_path / "log", tmp_path / "set"

@@ -55,7 +55,15 @@ def test_the_picture_is_for_its_owner_and_shows_the_set(tmp_path):
         with Image.open(path) as picture:
             assert picture.getpixel((10, 10)) == 255
         assert str(path) in bars._bars.notes["preview"]
+        assert "counts" not in bars._bars.notes["preview"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_of_a_run_that_cannot_go_on_it_is_said_what_looking_costs(tmp_path):
+    bars = console.Bars()
+    with watched(bars, tmp_path / "set", FACTS, None, lossy=True) as watcher:
+        watcher.show(lambda: glimpse(fill=1.0))
+        assert "once it is looked at, this run counts, even if it is stopped" in bars._bars.notes["preview"]
 
 
 def test_it_is_looked_at_now_and_then_only(tmp_path, monkeypatch):

@@ -47,8 +47,9 @@ _LONG_SECONDS = 600.0
 
 
 def show(text: str) -> None:
-    """A line of results, without markup."""
+    """A line of results, without markup; at once, also where it is read by a program."""
     OUT.print(text, markup=False)
+    OUT.file.flush()
 
 
 def warn(text: str) -> None:

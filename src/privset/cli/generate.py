@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,15 +13,18 @@ import tyro
 from privset import pipeline
 from privset.cli import console
 from privset.cli.arguments import Config, PlanArguments, parse_planned
+from privset.cli.interrupts import held_back
 from privset.cli.plan import describe
 from privset.cli.tensorboard import require_tensorboard
 from privset.cli.watching import watched
 from privset.data.records import Dataset
 from privset.errors import ConfigError
-from privset.methods import Execution, Method, SetMethod, TrainingMethod, require_measuring, require_snapshots
+from privset.methods import Execution, Method, Plan, SetMethod, TrainingMethod, require_measuring, require_snapshots
 from privset.methods.settings import require_room
 from privset.privacy import NoiseSource, Tally
 from privset.release import Certificate, ClassifierRelease, Release, StatisticsRelease
+from privset.release.statement import rounded_up
+from privset.release.unfinished import ledger_beside
 
 Made = TypeVar("Made")
 
@@ -88,7 +92,9 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
         if not parsed.json:
             console.show(describe(planned, measuring=measuring))
         bars.stopping = stopping(method)
-        with watched(bars, parsed.out, dataset.facts, parsed.tensorboard) as observer:
+        lossy = not method.resumable and budget.private and noise.seed is None
+        guarded = _held_back(planned, ledger_beside(parsed.out)) if lossy else contextlib.nullcontext()
+        with guarded, watched(bars, parsed.out, dataset.facts, parsed.tensorboard, lossy=lossy) as observer:
             release = make(
                 dataset,
                 method=method,
@@ -104,6 +110,17 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
     if parsed.tell_votes:
         tell_of_agreement(tally, budget.delta)
     return release, parsed
+
+
+def _held_back(planned: Plan, ledger: Path) -> contextlib.AbstractContextManager[object]:
+    """Let Ctrl-C be meant, where what is charged would be lost by it."""
+    return held_back(
+        console.warn,
+        f"This run cannot be gone on with: what it charges, epsilon {rounded_up(planned.epsilon)}, would be lost. "
+        "Ctrl-C again stops it all the same.",
+        f"nothing was released; what was charged, if anything was, stays in {ledger}, and a new run, with another "
+        "--out, is charged in addition",
+    )
 
 
 def stopping(method: Method[Any]) -> str:

@@ -12,19 +12,24 @@ WORDS = "Stopping after this step, to keep what was done; Ctrl-C again stops at 
 
 
 @contextlib.contextmanager
-def held_back(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
+def held_back(say: Callable[[str], None], words: str = WORDS, left: str = "") -> Iterator[Callable[[], bool]]:
     """Within, a first interrupt is told by the function, and by ``say``; a second one interrupts.
 
     Where something else decides what becomes of interrupts, or ignores them, it is left to that.
+
+    Args:
+        say: Tells whoever interrupted.
+        words: What they are told.
+        left: What a second interrupt says of what is left.
     """
     asked = False
 
     def hold(_number: int, _frame: FrameType | None) -> None:
         nonlocal asked
         if asked:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(left)
         asked = True
-        say(WORDS)
+        say(words)
 
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not usual or threading.current_thread() is not threading.main_thread():

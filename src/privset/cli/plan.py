@@ -9,7 +9,7 @@ from privset import pipeline
 from privset.cli import console
 from privset.cli.arguments import Config, PlanArguments, parse_planned
 from privset.errors import ConfigError
-from privset.methods import Plan, SetConfig
+from privset.methods import METHODS, Plan, SetConfig
 from privset.privacy.budget import RELATION
 from privset.release.statement import rounded_up
 
@@ -38,7 +38,7 @@ def plan(arguments: Sequence[str]) -> int:
         bars.phase("calibrating the noise", 0)
         planned = pipeline.plan(facts, method=method, budget=budget)
     if parsed.json:
-        console.show_json(planned.to_json())
+        console.show_json(planned.to_json() | {"resumable": method.resumable})
     else:
         console.show(describe(planned))
     return 0
@@ -71,6 +71,10 @@ def describe(planned: Plan, *, measuring: bool = False) -> str:
         lines.append("NOT PRIVATE: epsilon is infinite, the answers carry no noise.")
     if planned.caution is not None:
         lines.append(f"CAUTION: {planned.caution}.")
+    if budget.private and not METHODS[planned.method].resumable:
+        lines.append(
+            "A run that is stopped cannot be gone on with: what it charged is lost, and another is charged anew."
+        )
     if planned.snapshots:
         moments = ", ".join(f"{answers:,}" for answers in planned.snapshots)
         lines.append(f"At no further cost, the set is also published as it is after {moments} answers.")

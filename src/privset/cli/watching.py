@@ -23,14 +23,20 @@ PREVIEW_SECONDS = 5.0
 
 
 @contextlib.contextmanager
-def watched(bars: console.Bars, out: Path, facts: PublicFacts, tensorboard: Path | None) -> Iterator[Observer]:
+def watched(
+    bars: console.Bars, out: Path, facts: PublicFacts, tensorboard: Path | None, *, lossy: bool = False
+) -> Iterator[Observer]:
     """The observer of a run that writes the release ``out``; what it draws beside that is gone at the end.
+
+    A ``lossy`` one cannot be gone on with if it is stopped, and another is charged in addition: what to think of before
+    one looks at it.
 
     Raises:
         ConfigError: The folder for TensorBoard cannot be written.
     """
+    price = "; once it is looked at, this run counts, even if it is stopped" if lossy else ""
     with contextlib.ExitStack() as stack:
-        watchers: list[Observer] = [bars, stack.enter_context(PreviewFile(preview_beside(out), facts, bars))]
+        watchers: list[Observer] = [bars, stack.enter_context(PreviewFile(preview_beside(out), facts, bars, price))]
         if tensorboard is not None:
             from privset.cli.tensorboard import TensorBoard
 
@@ -69,11 +75,11 @@ class PreviewFile(Observer):
     """One picture of the set as it forms, replaced every few seconds and removed when the run ends, however it does.
 
     It is for whoever runs it: the finished release has a preview of its own. A picture that cannot be drawn or written
-    never ends a run, whose budget is spent.
+    never ends a run, whose budget is spent. Where it is, is noted, and behind it what it costs to look, if it does.
     """
 
-    def __init__(self, path: Path, facts: PublicFacts, bars: console.Bars) -> None:
-        self._path, self._facts, self._bars = path, facts, bars
+    def __init__(self, path: Path, facts: PublicFacts, bars: console.Bars, price: str = "") -> None:
+        self._path, self._facts, self._bars, self._price = path, facts, bars, price
         self._pace, self._failed = Pace(PREVIEW_SECONDS), False
 
     def __enter__(self) -> PreviewFile:
@@ -91,7 +97,7 @@ class PreviewFile(Observer):
             drawn = draw(look(), self._facts)
             if drawn is not None:
                 write_whole(self._path, preview.encode(drawn))
-                self._bars.note("preview", f"preview in {self._path}, of {time.strftime('%H:%M:%S')}")
+                self._bars.note("preview", f"preview in {self._path}, of {time.strftime('%H:%M:%S')}{self._price}")
         # Whatever it is, memory that ran out for example: the run is paid for, and a picture is not worth it.
         except Exception as error:
             self._failed = True
