@@ -9,7 +9,7 @@ from tests.conftest import facts_for
 
 from privset.data import facts_of
 from privset.methods import METHODS
-from privset.methods.caution import few_records
+from privset.methods.caution import faint, few_records
 from privset.methods.dp_cgan import DpCganConfig, Game
 from privset.privacy import GaussianEvent, PrivacyBudget
 
@@ -56,6 +56,42 @@ def test_the_line_is_where_noise_is_as_long_as_all_records_can_make_the_answers(
     enough = float(drawn.square().sum().sqrt()) / (count * rate)  # records that all say the same, as loudly as they may
     assert few_records(1.1 * enough, numbers, event) is None
     assert few_records(0.9 * enough, numbers, event) is not None
+
+
+@pytest.mark.parametrize("name", ["gs-wgan", "dp-sinkhorn"])
+def test_answers_that_are_shorter_than_their_noise_are_cautioned_about(name):
+    caution = planned(name, facts_of("mnist"), 1.0, "standard").caution
+    assert caution is not None
+    assert caution.startswith("all answers together carry noise 1.")
+    assert planned(name, facts_of("mnist"), 10.0, "standard").caution is None
+    assert planned(name, facts_of("mnist"), math.inf, "standard").caution is None
+
+
+def test_of_critics_those_that_are_asked_are_counted():
+    config = METHODS["gs-wgan"].preset("standard", per_class=1, epsilon=1.0)
+    all_of_them = planned("gs-wgan", facts_of("mnist"), 1.0, "standard", critics=2 * config.critics)
+    assert all_of_them.caution is None
+
+
+@pytest.mark.parametrize("name", ["g-pate", "datalens"])
+def test_votes_that_are_fewer_than_the_noise_on_them_are_cautioned_about(name):
+    caution = planned(name, facts_of("digits"), 10.0, "standard").caution
+    assert caution is not None
+    assert caution.startswith("each sum of 95 votes carries noise 2")
+    assert planned(name, facts_of("mnist"), 10.0, "standard").caution is None
+    assert planned(name, facts_of("digits"), math.inf, "standard").caution is None
+
+
+@pytest.mark.parametrize("length", [0.5, 7.0])
+def test_the_line_is_where_noise_is_as_long_as_all_answers_can_be(length):
+    numbers, count, noise = 400, 50, 3.0
+    drawn = noise * torch.randn(count, numbers, generator=torch.Generator().manual_seed(0))
+    ratio = float(drawn.square().sum().sqrt()) / (count * length)
+    for louder, cautioned in ((1.1, False), (0.9, True)):
+        event = GaussianEvent(
+            question="pullback", sampling_rate=0.1, noise_multiplier=noise / (louder * ratio), count=count
+        )
+        assert (faint(length, numbers, event, remedies="more") is not None) is cautioned
 
 
 def test_a_discriminator_has_as_many_weights_as_its_plan_takes_it_to_have(monkeypatch):

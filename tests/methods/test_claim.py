@@ -24,7 +24,7 @@ def test_whoever_compares_is_told_whether_the_claim_is_right():
     assert "is right for what is asked here: its epsilon holds as well" in sound.explained()
     assert "its epsilon holds where one record is replaced by another, the guarantee where" in other.explained()
     assert [one.brief() for one in (CLAIM, sound, other)] == [
-        "9.6, add or remove one record: not to be relied on",
+        "9.6, add or remove one record: does not hold as published",
         "9.6, add or remove one record: holds as well",
         "9.6, replace one record: holds as well",
     ]

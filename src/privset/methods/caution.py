@@ -47,3 +47,28 @@ def few_records(records: float, numbers: int, event: GaussianEvent, *, by_class:
         f"{noise / longest:.2g} times as long as what these can add to them, and little may be learned; "
         f"about {noise / longest * records:,.0f} or more would do better, or a larger epsilon{fewer}"
     )
+
+
+def faint(length: float, numbers: int, event: GaussianEvent, *, remedies: str) -> str | None:
+    """Words for a plan whose answers, however many records there are, can be no longer than their noise; or None.
+
+    Args:
+        length: Of one answer at most, in the unit of noise multipliers.
+        numbers: How many numbers an answer has.
+        event: What is asked.
+        remedies: What would do better than this.
+
+    >>> asked = GaussianEvent(question="pullback", sampling_rate=0.1, noise_multiplier=2.0, count=100)
+    >>> faint(10.0, 25, asked, remedies="a larger epsilon") is None
+    True
+    >>> faint(0.5, 25, asked, remedies="a larger epsilon")[:47]
+    'all answers together carry noise 2 times as lon'
+    """
+    noise = event.noise_multiplier * math.sqrt(event.count * numbers)
+    longest = event.count * length
+    if noise <= longest:
+        return None
+    return (
+        f"all answers together carry noise {noise / longest:.2g} times as long as they can be themselves, and little "
+        f"may be learned; {remedies} would do better"
+    )

@@ -74,9 +74,9 @@ class Claim:
         """The claimed epsilon, its relation and whether it holds, for a table.
 
         >>> Claim(epsilon=9.99, delta=1e-5, relation=REPLACE, by="someone", unsound="It miscounts.").brief()
-        '9.99, replace one record: not to be relied on'
+        '9.99, replace one record: does not hold as published'
         """
-        verdict = "holds as well" if self.unsound is None else "not to be relied on"
+        verdict = "holds as well" if self.unsound is None else "does not hold as published"
         return f"{self.epsilon:.4g}, {self.relation.replace('-', ' ')}: {verdict}"
 
 

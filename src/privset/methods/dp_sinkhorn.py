@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from privset.facts import PublicFacts, scale
+from privset.methods.caution import faint
 from privset.methods.checkpoint import Stages
 from privset.methods.claim import Claim, classic_epsilon
 from privset.methods.descent import Adam, approach, cosine
@@ -42,7 +43,7 @@ AHEAD = 128
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DpSinkhornConfig(SetConfig):
-    """Settings of DP-Sinkhorn; the defaults are the published ones, but for the number of steps."""
+    """Settings of DP-Sinkhorn; those that no preset sets are the published ones, but for the number of steps."""
 
     steps: int = 400_000
     """Steps of the generator, one question each."""
@@ -144,6 +145,11 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
         # Noise on an answer does not get smaller among more records, but steps average it out.
         given = config.noise_multiplier
         return Plan.calibrated(self, facts, budget, events, given=given, most=facts.size)
+
+    def caution(self, facts: PublicFacts, noise_multiplier: float, events: tuple[GaussianEvent, ...]) -> str | None:  # noqa: ARG002
+        """That the noise is longer than the gradients can be, which are shortened to half the sensitivity."""
+        numbers, better = self.config.batch_size * math.prod(facts.shape), "a larger epsilon, or smaller batches,"
+        return faint(0.5, numbers, events[0], remedies=better)
 
     def claim(self, facts: PublicFacts, events: tuple[GaussianEvent, ...], delta: float) -> Claim:  # noqa: ARG002
         """The published accounting: the same sampled Gaussian mechanism, by a looser conversion to epsilon."""

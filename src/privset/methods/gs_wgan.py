@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from privset.facts import PublicFacts
+from privset.methods.caution import faint
 from privset.methods.claim import REPLACE, Claim
 from privset.methods.descent import Adam, approach
 from privset.methods.drawing import become_average, drawn, glimpse
@@ -194,6 +195,12 @@ class GsWgan(SetMethod[GsWganConfig]):
         # Noise of an answer may be far above what critics say, since steps average it out.
         given = config.noise_multiplier
         return Plan.calibrated(self, facts, budget, events, given=given, most=facts.size)
+
+    def caution(self, facts: PublicFacts, noise_multiplier: float, events: tuple[GaussianEvent, ...]) -> str | None:  # noqa: ARG002
+        """That the noise is longer than what critics say together, each no longer than half the sensitivity."""
+        asked = self.config.critics * events[0].sampling_rate
+        numbers, better = self.config.batch_size * math.prod(facts.shape), "a larger epsilon, or more critics,"
+        return faint(asked / 2, numbers, events[0], remedies=better)
 
     def claim(self, facts: PublicFacts, events: tuple[GaussianEvent, ...], delta: float) -> Claim:  # noqa: ARG002
         """The published accounting, for this noise; where all critics are asked, its mistakes make no difference."""

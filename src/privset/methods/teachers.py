@@ -152,10 +152,22 @@ class TeacherMethod(SetMethod[Config]):
                 presets = presets_that_ask_fewer(self, facts, budget, sum(event.count for event in events))
                 raise BudgetError(
                     f"{steps:,} steps cannot be paid for with epsilon {budget.epsilon:g}: a sum of {teachers:,} votes "
-                    f"would carry noise {sigma:.3g}. Raise epsilon, give more records, take fewer steps (--steps), or "
-                    f"ask about fewer images (--images); {presets}."
+                    f"would carry noise {sigma:.3g}. Raise epsilon, have more teachers (and records for them), take "
+                    f"fewer steps (--steps), or ask about fewer images (--images); {presets}."
                 )
         return Plan.make(self, facts, budget, noise, events)
+
+    def caution(self, facts: PublicFacts, noise_multiplier: float, events: tuple[GaussianEvent, ...]) -> str | None:
+        """That the noise on a sum of votes is more than all teachers have votes."""
+        sigma = noise_multiplier * self._questions(facts, 1.0)[0].sensitivity
+        teachers = self.config.teachers_for(facts)
+        if sigma <= teachers:
+            return None
+        return (
+            f"each sum of {teachers:,} votes carries noise {sigma:.3g}, more than all of them together, and little may "
+            f"be learned in {events[0].count:,} steps; a larger epsilon, more teachers (and records for them), fewer "
+            "steps or fewer images would do better"
+        )
 
     def _events(self, facts: PublicFacts, noise: float, steps: int) -> tuple[GaussianEvent, ...]:
         return tuple(question.event(steps) for question in self._questions(facts, noise))
