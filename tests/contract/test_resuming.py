@@ -226,7 +226,7 @@ def test_only_what_is_kept_is_shown(tmp_path, method, monkeypatch):
     ("change", "words"),
     [
         ({"data": dataset(seed=1)}, "other records"),
-        ({"noise": None}, "noise was seeded with 1 and is system"),
+        ({"noise": None}, "noise was seeded with 1 and is system.*one of the two is private and the other is not"),
         ({"noise": 2}, "noise was seeded with 1 and is seeded with 2"),
     ],
 )

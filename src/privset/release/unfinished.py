@@ -39,8 +39,10 @@ _UNQUOTED = {
     _RECORDS: "other records",
     "questions": "other questions",
     "received": "other releases are named as received",
+    PLACE: "one of the two is private and the other is not",
 }
-"""What a message does not quote: digests of private records are not for a log, and lists of questions are long."""
+"""What a message does not quote: digests of private records are not for a log, and lists of questions are long. Only
+private runs have a place."""
 
 
 class Unfinished:
