@@ -48,10 +48,7 @@ def seated(mask: Tensor, places: int) -> tuple[Tensor, Tensor]:
     >>> [found.tolist() for found in seated(torch.tensor([False, True, False, True, True]), 2)]
     [[1, 3], 2]
     """
-    place = mask.cumsum(0) - 1
-    place = torch.where(mask, place, places).clamp_max(places)  # all others on a seat that is taken away
-    seats = place.new_zeros(places + 1).scatter_(0, place, torch.arange(len(mask), device=mask.device))
-    return seats[:places], mask.sum().clamp_max(places)
+    return torch.nonzero_static(mask, size=places, fill_value=0)[:, 0], mask.sum().clamp_max(places)
 
 
 def fixed_sample(source: NoiseSource, size: int, count: int) -> Tensor:
