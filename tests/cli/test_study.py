@@ -139,6 +139,8 @@ def test_without_time_everything_is_left(call, tmp_path):
         ("run smoke --shard 3/2", "shard must be i/n"),
         ("run smoke --shard half", "shard must be i/n"),
         ("run smoke --jobs 0", "jobs must be at least 1"),
+        ("run smoke --budget-minutes nan", "budget-minutes must be 0 or more, not nan"),
+        ("run smoke --budget-minutes -1", "budget-minutes must be 0 or more, not -1"),
         ("walk", "study can list, run, show, not 'walk'"),
     ],
 )
@@ -149,6 +151,29 @@ def test_what_cannot_work_is_refused_with_a_sentence(call, monkeypatch, tmp_path
     assert out == ""
     assert sentence in " ".join(err.split())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_results_folder_that_is_none_is_refused_with_a_sentence(call, tmp_path):
+    (tmp_path / "taken").write_text("something else")
+    for words in (["run", "smoke"], ["show", "smoke"]):
+        code, _, err = call("study", *words, "--results", tmp_path / "taken")
+        assert code == 2
+        assert "--results" in err
+    assert (tmp_path / "taken").read_text() == "something else"
+
+
+@pytest.mark.parametrize("content", ["{", "{}", "[]", '{"recipes": 1, "settings": {}}'])
+def test_a_damaged_result_is_named_with_what_to_do(call, tmp_path, content):
+    place = tmp_path / "smoke" / "digits-eps10-ipc1.json"
+    place.parent.mkdir()
+    place.write_text(content)
+    code, _, err = call("study", "show", "smoke", "--results", tmp_path)
+    assert code == 2
+    assert f"{place} is damaged" in " ".join(err.split())
+    assert "delete it, and it is measured again" in " ".join(err.split())
+    code, out, _ = call("study", "run", "smoke", "--results", tmp_path)
+    assert code == 1
+    assert "is damaged" in " ".join(out.split())
 
 
 def test_help_names_the_actions_and_their_settings(call):

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import os
 import statistics
 import subprocess
 import types
@@ -8,12 +9,14 @@ import pytest
 import torch
 
 from privset import data, pipeline
-from privset.errors import ConfigError
+from privset.errors import BudgetError, ConfigError
 from privset.evaluation import evaluate_release
 from privset.methods import METHODS
+from privset.observer import Observer
 from privset.privacy import seeded_noise
 from privset.release.software import versions
 from privset.studies import Cell, Outcome, Results, Study, get, run, runner
+from privset.studies.pieces import Piece
 
 ALL = [f"{cell}.{number}" for cell in ("first", "second") for number in range(3)]
 
@@ -387,3 +390,24 @@ def test_a_classifier_is_trained_and_tested_as_it_is(tmp_path):
     assert (found["noise"], found["seeds"]["networks"]) == ("seeded", [[], []])
     assert min(found["accuracy"]["runs"]) > 80
     assert run(study, results=tmp_path).skipped == ["toy.0", "toy.1"]
+
+
+def test_a_read_only_results_folder_is_refused_before_anything_is_made(tmp_path, study, work, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(ConfigError, match="cannot be written to; give another folder"):
+        run(study, results=tmp_path)
+    assert work.made == []
+
+
+def test_a_set_whose_run_cannot_go_on_says_what_to_delete(tmp_path, study, work):
+    work.errors[1, 0] = BudgetError("where the run stood was changed")
+    failed = run(study, results=tmp_path).failed["first.0"]
+    assert "(in a study: delete " in failed
+    assert str(Results(tmp_path, study).work_folder(study.cells[0], 0)) in failed
+
+
+def test_a_damaged_note_of_pieces_is_named(tmp_path):
+    note = tmp_path / "set.pieces.json"
+    note.write_text("{")
+    with pytest.raises(ConfigError, match=r"is damaged .*delete it, and the seconds of earlier calls"):
+        Piece(note, Observer(), until=None, commit=None)

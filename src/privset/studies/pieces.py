@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from privset.errors import ConfigError
 from privset.files import as_json, write
 from privset.observer import Observer, Observers
 
@@ -87,6 +88,12 @@ class Piece(Observers):
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes())
+        return {"seconds": float(found["seconds"]), "commits": list(found["commits"])}
     except FileNotFoundError:
         return {"seconds": 0.0, "commits": []}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{path} is damaged ({type(error).__name__}: {error}); delete it, and the seconds of earlier calls are "
+            "forgotten"
+        ) from error

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import statistics
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from privset.errors import ConfigError
 from privset.files import as_json, write
 from privset.methods import METHODS
 from privset.release.software import versions
@@ -59,6 +61,17 @@ class Results:
         """Whether the cell's file was made by another definition of it; it is kept until someone deletes it."""
         found = self.cell(cell)
         return found is not None and not _fits(found, cell)
+
+    def require_writable(self) -> None:
+        """Refuse, before anything is measured, a folder that nothing can be put into; none is made yet.
+
+        Raises:
+            ConfigError: It cannot be made, or written to.
+        """
+        place = next(one for one in (self._parts, *self._parts.parents) if os.path.lexists(one))
+        if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+            why = "cannot be written to" if place.is_dir() else "is not a folder"
+            raise ConfigError(f"{place} {why}; give another folder for results with --results")
 
     def keep_part(self, cell: Cell, number: int, measured: dict[str, Any]) -> None:
         """Put the measurements of one set on file; an error of an earlier attempt is forgotten."""
@@ -172,10 +185,24 @@ class Results:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
+    """What is on file there, or None.
+
+    Raises:
+        ConfigError: It is not what a study writes.
+    """
     try:
-        return json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes())
+        if not isinstance(found["recipes"], dict) or not isinstance(found["settings"], dict):
+            raise TypeError("recipes and settings are no objects")
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}); give another folder with --results") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{path} is damaged ({type(error).__name__}: {error}); delete it, and it is measured again"
+        ) from error
+    return found
 
 
 def _fits(found: dict[str, Any], cell: Cell) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import shlex
 import shutil
@@ -18,7 +19,7 @@ import torch
 
 from privset import data, pipeline
 from privset.data.records import Dataset
-from privset.errors import ConfigError, InUseError
+from privset.errors import BudgetError, ConfigError, InUseError
 from privset.evaluation import AS_TRAINED, Evaluation, evaluate_real, evaluate_release
 from privset.files import write
 from privset.methods import METHODS, Execution, MeasuringMethod, TrainingMethod
@@ -99,9 +100,12 @@ def run(
         data_dir: Where named data sets are looked for first.
         command: The command line to put on file.
     """
+    if budget_minutes is not None and not 0 <= budget_minutes < math.inf:
+        raise ConfigError(f"budget-minutes must be 0 or more, not {budget_minutes}")
     with tempfile.TemporaryDirectory(prefix="privset-study-") as folder:
         bench = _Bench(Execution(device=device), data_dir, command, observer or Observer(), Path(folder))
         shelf = Results(Path(results), study, device)
+        shelf.require_writable()
         with settled(torch.device(device)):  # a set may be stopped in the midst of its steps
             outcome = _run(jobs(study.choose(cells), shard), bench, shelf, budget_minutes)
     shelf.draw()
@@ -136,7 +140,10 @@ def _run(todo: list[tuple[Cell, int]], bench: _Bench, shelf: Results, budget_min
         except (OutOfTime, InUseError):
             outcome.left.append(job)
         except Exception as error:  # whatever it was: one cell must not end a night's run
-            outcome.failed[job] = f"{type(error).__name__}: {error}"
+            again = ""
+            if isinstance(error, BudgetError):  # of sets that protect no one: there is nothing to count
+                again = f" (in a study: delete {shelf.work_folder(cell, number)}, and the set is made again)"
+            outcome.failed[job] = f"{type(error).__name__}: {error}{again}"
             shelf.keep_error(cell, number, traceback.format_exc())
     return outcome
 
