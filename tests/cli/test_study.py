@@ -50,6 +50,13 @@ def test_list_run_and_show(call, tmp_path, monkeypatch):
     assert str(tmp_path) not in (tmp_path / "smoke" / "digits-eps10-ipc1.json").read_text()
     assert shown["missing"] == shown["outdated"] == []
 
+    place = tmp_path / "smoke" / "digits-eps10-ipc1.json"
+    place.write_text(place.read_text().replace('"epsilon": 10.0', '"epsilon": 9.0', 1))
+    for action in ("show", "run"):
+        code, out, _ = call("study", action, "smoke", "--results", tmp_path)
+        assert code == 0
+        assert "outdated: digits-eps10-ipc1 was measured with other settings; delete its file" in out
+
 
 def raising(error):
     def fail(*_, **__):

@@ -40,6 +40,15 @@ def test_nothing_promises_a_single_minute(place):
     assert not re.search(r"\b(a|one) minute\b", place.read_text(encoding="utf-8"), re.IGNORECASE)
 
 
+def test_a_study_that_means_nothing_may_be_tried_without_a_page_changing(tmp_path):
+    before = exhibits.studies(tmp_path)
+    place = tmp_path / "smoke" / "digits-eps10-ipc1.json"
+    place.parent.mkdir()
+    some = next((ROOT / "results" / "moments").glob("*.json"))
+    place.write_bytes(some.read_bytes())
+    assert exhibits.studies(tmp_path) == before
+
+
 def test_links_are_found_at_all():
     assert len([link for page in PAGES for link in links(page)]) > 80
 

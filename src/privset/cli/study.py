@@ -23,7 +23,7 @@ from privset.cli.arguments import parse
 from privset.errors import ConfigError
 from privset.methods import Claim
 from privset.release.statement import rounded_up
-from privset.studies import STUDIES, Outcome, Results
+from privset.studies import STUDIES, Cell, Outcome, Results
 from privset.studies.runner import command_of
 
 Name = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="NAME")]]
@@ -134,7 +134,16 @@ def run(arguments: Sequence[str]) -> int:
             f"{len(outcome.finished)} set(s) finished, {len(outcome.skipped)} on file already, "
             f"{len(outcome.failed)} failed, {len(outcome.left)} left for want of time, or to another process."
         )
+        if not outcome.failed:
+            _show_outdated(Results(parsed.results, chosen), chosen.choose(parsed.cells))
     return 1 if outcome.failed else 0
+
+
+def _show_outdated(shelf: Results, cells: Sequence[Cell]) -> None:
+    """Say which files are of another definition of their cell."""
+    for cell in cells:
+        if shelf.is_outdated(cell):
+            console.show(f"outdated: {cell.name} was measured with other settings; delete its file to measure it again")
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -222,9 +231,9 @@ def show(arguments: Sequence[str]) -> int:
     shelf = Results(parsed.results, chosen)
     found = {cell.name: result for cell in chosen.cells if (result := shelf.cell(cell)) is not None}
     missing = {cell.name: f"{len(shelf.parts(cell))} of {cell.sets}" for cell in chosen.cells if cell.name not in found}
-    outdated = [cell.name for cell in chosen.cells if shelf.is_outdated(cell)]
     failed = {cell.name: errors for cell in chosen.cells if (errors := shelf.errors(cell))}
     if parsed.json:
+        outdated = [cell.name for cell in chosen.cells if shelf.is_outdated(cell)]
         words = {"missing": list(missing), "failed": failed, "outdated": outdated}
         console.show_json({"study": chosen.name, "cells": list(found.values()), **words})
         return 0
@@ -251,8 +260,7 @@ def show(arguments: Sequence[str]) -> int:
     if rest:
         some = ", ".join(rest[:_NAMED]) + (", ... (all in --json)" if len(rest) > _NAMED else "")
         console.show(f"missing: {len(rest)} of {len(chosen.cells)} cells, not begun: {some}")
-    for name in outdated:
-        console.show(f"outdated: {name} was measured with other settings; delete its file to measure it again")
+    _show_outdated(shelf, chosen.cells)
     return 0
 
 
