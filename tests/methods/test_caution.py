@@ -58,28 +58,27 @@ def test_the_line_is_where_noise_is_as_long_as_all_records_can_make_the_answers(
     assert few_records(0.9 * enough, numbers, event) is not None
 
 
-@pytest.mark.parametrize("name", ["gs-wgan", "dp-sinkhorn"])
-def test_answers_that_are_shorter_than_their_noise_are_cautioned_about(name):
-    caution = planned(name, facts_of("mnist"), 1.0, "standard").caution
+@pytest.mark.parametrize(
+    ("name", "data", "epsilon", "words"),
+    [
+        ("gs-wgan", "mnist", 1.0, "all answers together carry noise 1."),
+        ("dp-sinkhorn", "mnist", 1.0, "all answers together carry noise 1."),
+        ("g-pate", "digits", 10.0, "each sum of 95 votes carries noise 2"),
+        ("datalens", "digits", 10.0, "each sum of 95 votes carries noise 2"),
+    ],
+)
+def test_answers_that_drown_in_their_noise_are_cautioned_about(name, data, epsilon, words):
+    caution = planned(name, facts_of(data), epsilon, "standard").caution
     assert caution is not None
-    assert caution.startswith("all answers together carry noise 1.")
+    assert caution.startswith(words)
     assert planned(name, facts_of("mnist"), 10.0, "standard").caution is None
-    assert planned(name, facts_of("mnist"), math.inf, "standard").caution is None
+    assert planned(name, facts_of(data), math.inf, "standard").caution is None
 
 
 def test_of_critics_those_that_are_asked_are_counted():
     config = METHODS["gs-wgan"].preset("standard", per_class=1, epsilon=1.0)
     all_of_them = planned("gs-wgan", facts_of("mnist"), 1.0, "standard", critics=2 * config.critics)
     assert all_of_them.caution is None
-
-
-@pytest.mark.parametrize("name", ["g-pate", "datalens"])
-def test_votes_that_are_fewer_than_the_noise_on_them_are_cautioned_about(name):
-    caution = planned(name, facts_of("digits"), 10.0, "standard").caution
-    assert caution is not None
-    assert caution.startswith("each sum of 95 votes carries noise 2")
-    assert planned(name, facts_of("mnist"), 10.0, "standard").caution is None
-    assert planned(name, facts_of("digits"), math.inf, "standard").caution is None
 
 
 @pytest.mark.parametrize("length", [0.5, 7.0])
