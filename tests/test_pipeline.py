@@ -9,6 +9,7 @@ import privset
 from privset.data import Dataset
 from privset.errors import BudgetError, ConfigError, PrivsetError, ReleaseError
 from privset.methods import METHODS, Execution, MomentsConfig, Psg, Synthesis
+from privset.observer import Observer
 from privset.pipeline import generate, ledger_beside, plan
 from privset.privacy import PrivacyBudget, Tally, seeded_noise
 from privset.privacy.ledger import read
@@ -131,11 +132,19 @@ def test_a_run_of_seeded_noise_that_cannot_go_on_and_is_interrupted_is_forgotten
             raise KeyboardInterrupt
 
     out, method = tmp_path / "set", Interrupted(TINY["psg"])
-    with pytest.raises(KeyboardInterrupt, match="seeded, so nothing is to be counted"):
+    with pytest.raises(KeyboardInterrupt, match="not private: nothing is to be counted"):
         generate(dataset(), method=method, budget=BUDGET, out=out, noise=seeded_noise(1))
     assert not list(tmp_path.iterdir())
+    told = []
+
+    class Watching(Observer):
+        def irrevocable(self, epsilon, ledger):
+            told.append((epsilon, ledger))
+            return super().irrevocable(epsilon, ledger)
+
     with pytest.raises(KeyboardInterrupt):
-        generate(dataset(), method=method, budget=BUDGET, out=out)
+        generate(dataset(), method=method, budget=BUDGET, out=out, observer=Watching())
+    assert told == [(method.plan(dataset().facts, BUDGET).epsilon, ledger_beside(out))]
     assert [path.name for path in tmp_path.iterdir()] == ["set.ledger.jsonl"]
 
 
@@ -169,7 +178,7 @@ def test_images_that_are_not_finite_are_never_published(tmp_path):
             made = super()._synthesise(curator, plan, execution, observer)
             return Synthesis(made.images * torch.nan, made.labels)
 
-    with pytest.raises(ReleaseError, match=r"stays charged, in .*set\.ledger\.jsonl\. Another run, with lower"):
+    with pytest.raises(ReleaseError, match=r"stays charged, in .*set\.ledger\.jsonl: another run, with lower"):
         generate(dataset(), method=Diverged(TINY["psg"]), budget=BUDGET, out=tmp_path / "set")
     assert not (tmp_path / "set").exists()
 

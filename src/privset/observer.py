@@ -60,6 +60,13 @@ class Observer:
         """
         return contextlib.nullcontext(lambda: False)
 
+    def irrevocable(self, epsilon: float, ledger: Path) -> contextlib.AbstractContextManager[object]:  # noqa: ARG002
+        """Within, a run goes on that cannot be taken up again: if it is stopped, what it charges would be lost.
+
+        That is up to ``epsilon``, and stays in ``ledger``. Who watches may ask again before it is stopped.
+        """
+        return contextlib.nullcontext()
+
     def show(self, look: Callable[[], Glimpse]) -> None:
         """The set has changed, and ``look`` shows it; called at every step, so look now and then only.
 
@@ -106,6 +113,14 @@ class Observers(Observer):
         with contextlib.ExitStack() as stack:
             asked = [stack.enter_context(observer.patience()) for observer in self._observers]
             yield lambda: any(one() for one in asked)
+
+    @contextlib.contextmanager
+    def irrevocable(self, epsilon: float, ledger: Path) -> Iterator[None]:
+        """Tell all of them."""
+        with contextlib.ExitStack() as stack:
+            for observer in self._observers:
+                stack.enter_context(observer.irrevocable(epsilon, ledger))
+            yield
 
     def show(self, look: Callable[[], Glimpse]) -> None:
         """Let all of them look."""

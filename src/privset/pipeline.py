@@ -276,14 +276,17 @@ class _Job:
             self.out.parent.mkdir(parents=True, exist_ok=True)
             path = ledger_beside(self.out)
             ledger = Ledger(self.planned.budget, path, self.observer)
+            asking = _Asking(curator=self.curator(ledger), ledger=ledger)
+            if self.noise.seed is None and self.planned.budget.private:
+                with self.observer.irrevocable(self.planned.epsilon, path):
+                    yield asking
+                return
             try:
-                yield _Asking(curator=self.curator(ledger), ledger=ledger)
+                yield asking
             except KeyboardInterrupt:
-                if self.noise.seed is None:
-                    raise
                 path.unlink(missing_ok=True)
                 raise KeyboardInterrupt(
-                    "nothing was released; the noise was seeded, so nothing is to be counted"
+                    "nothing was released, and it was not private: nothing is to be counted"
                 ) from None
             return
         # The libraries that make noise of a key, too: another version might make other noise of it.
@@ -342,10 +345,8 @@ class _Job:
         try:
             made = SyntheticSet.from_synthesis(synthesis, self.dataset.facts)
         except ReleaseError as error:
-            raise ReleaseError(
-                f"{error}; what was charged stays charged, in {ledger_beside(self.out)}. Another run, with lower "
-                "learning rates and another --out, is charged in addition"
-            ) from error
+            then = "another run, with lower learning rates and another --out, is charged in addition"
+            raise self._still_charged(error, then) from error
         self.publish(made, ledger, standing=standing)
         return load(self.out)
 
@@ -390,8 +391,12 @@ class _Job:
             again = "mend that and run the same command again, which goes on at no further cost"
             lost = "what was made is lost, and a new run needs another --out and is charged again"
             words = again if self.method.resumable else lost
-            raise ReleaseError(f"{error}; what was charged stays charged, in {path}: {words}") from error
+            raise self._still_charged(error, words) from error
         path.unlink(missing_ok=True)  # its copy in the release is durable by now
+
+    def _still_charged(self, error: ReleaseError, then: str) -> ReleaseError:
+        path = ledger_beside(self.out)
+        return ReleaseError(f"{error}; what was charged stays charged, in {path}: {then}")
 
 
 def _checked(method: Chosen, budget: Any) -> Chosen:

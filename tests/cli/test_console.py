@@ -141,4 +141,6 @@ def test_a_run_says_early_what_becomes_of_it_if_it_is_stopped(call, tmp_path, mo
     said = " ".join(err.split())
     assert said.count("matching gradients will take about") == 1
     assert "Ctrl-C stops it; the same command goes on from what was kept" in said
-    assert "Ctrl-C ends it, and what it has charged by then is lost" in stopping(METHODS["gs-wgan"](TINY["gs-wgan"]))
+    assert "It cannot be stopped and gone on with: what it has charged by then is lost" in stopping(
+        METHODS["gs-wgan"](TINY["gs-wgan"])
+    )

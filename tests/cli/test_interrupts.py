@@ -91,7 +91,7 @@ def test_a_run_that_cannot_go_on_is_stopped_by_a_second_interrupt_only(tmp_path,
     assert not out.exists()
     assert (tmp_path / "set.ledger.jsonl").exists() != seeded
     if seeded:
-        assert "the noise was seeded, so nothing is to be counted" in said
+        assert "it was not private: nothing is to be counted" in said
     else:
         assert "what it charges, epsilon 10, would be lost. Ctrl-C again stops it all the same." in said
         assert f"stays in {tmp_path / 'set.ledger.jsonl'}, and a new run, with another --out" in said

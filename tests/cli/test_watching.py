@@ -61,7 +61,7 @@ def test_the_picture_is_for_its_owner_and_shows_the_set(tmp_path):
 
 def test_of_a_run_that_cannot_go_on_it_is_said_what_looking_costs(tmp_path):
     bars = console.Bars()
-    with watched(bars, tmp_path / "set", FACTS, None, lossy=True) as watcher:
+    with watched(bars, tmp_path / "set", FACTS, None) as watcher, watcher.irrevocable(1.0, tmp_path / "ledger"):
         watcher.show(lambda: glimpse(fill=1.0))
         assert "once it is looked at, this run counts, even if it is stopped" in bars._bars.notes["preview"]
 

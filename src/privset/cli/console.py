@@ -148,6 +148,16 @@ class Bars(Observer):
         """Let Ctrl-C wait for the end of a step."""
         return held_back(warn)
 
+    def irrevocable(self, epsilon: float, ledger: Path) -> contextlib.AbstractContextManager[object]:
+        """Let Ctrl-C be meant: the first one only has it said what would be lost."""
+        return held_back(
+            warn,
+            f"This run cannot be gone on with: what it charges, epsilon {rounded_up(epsilon)}, would be lost. Ctrl-C "
+            "again stops it all the same.",
+            f"nothing was released; what was charged, if anything was, stays in {ledger}, and a new run, with another "
+            "--out, is charged in addition",
+        )
+
     def note(self, about: str, text: str) -> None:
         """Keep a line in sight until something else is noted about the same."""
         self._bars.notes[about] = text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,18 +12,15 @@ import tyro
 from privset import pipeline
 from privset.cli import console
 from privset.cli.arguments import Config, PlanArguments, parse_planned
-from privset.cli.interrupts import held_back
 from privset.cli.plan import describe
 from privset.cli.tensorboard import require_tensorboard
 from privset.cli.watching import watched
 from privset.data.records import Dataset
 from privset.errors import ConfigError
-from privset.methods import Execution, Method, Plan, SetMethod, TrainingMethod, require_measuring, require_snapshots
+from privset.methods import Execution, Method, SetMethod, TrainingMethod, require_measuring, require_snapshots
 from privset.methods.settings import require_room
 from privset.privacy import NoiseSource, Tally
 from privset.release import Certificate, ClassifierRelease, Release, StatisticsRelease
-from privset.release.statement import rounded_up
-from privset.release.unfinished import ledger_beside
 
 Made = TypeVar("Made")
 
@@ -92,9 +88,7 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
         if not parsed.json:
             console.show(describe(planned, measuring=measuring))
         bars.stopping = stopping(method)
-        lossy = not method.resumable and budget.private and noise.seed is None
-        guarded = _held_back(planned, ledger_beside(parsed.out)) if lossy else contextlib.nullcontext()
-        with guarded, watched(bars, parsed.out, dataset.facts, parsed.tensorboard, lossy=lossy) as observer:
+        with watched(bars, parsed.out, dataset.facts, parsed.tensorboard) as observer:
             release = make(
                 dataset,
                 method=method,
@@ -112,22 +106,11 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
     return release, parsed
 
 
-def _held_back(planned: Plan, ledger: Path) -> contextlib.AbstractContextManager[object]:
-    """Let Ctrl-C be meant, where what is charged would be lost by it."""
-    return held_back(
-        console.warn,
-        f"This run cannot be gone on with: what it charges, epsilon {rounded_up(planned.epsilon)}, would be lost. "
-        "Ctrl-C again stops it all the same.",
-        f"nothing was released; what was charged, if anything was, stays in {ledger}, and a new run, with another "
-        "--out, is charged in addition",
-    )
-
-
 def stopping(method: Method[Any]) -> str:
     """What becomes of a run that is stopped, for whoever learns that it will take long."""
     if method.resumable:
         return "Ctrl-C stops it; the same command goes on from what was kept, and what was paid for is not paid again."
-    return "It cannot be stopped and gone on with: Ctrl-C ends it, and what it has charged by then is lost."
+    return "It cannot be stopped and gone on with: what it has charged by then is lost."
 
 
 def warn_of_contributions(tally: Tally) -> None:

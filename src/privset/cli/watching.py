@@ -23,20 +23,14 @@ PREVIEW_SECONDS = 5.0
 
 
 @contextlib.contextmanager
-def watched(
-    bars: console.Bars, out: Path, facts: PublicFacts, tensorboard: Path | None, *, lossy: bool = False
-) -> Iterator[Observer]:
+def watched(bars: console.Bars, out: Path, facts: PublicFacts, tensorboard: Path | None) -> Iterator[Observer]:
     """The observer of a run that writes the release ``out``; what it draws beside that is gone at the end.
-
-    A ``lossy`` one cannot be gone on with if it is stopped, and another is charged in addition: what to think of before
-    one looks at it.
 
     Raises:
         ConfigError: The folder for TensorBoard cannot be written.
     """
-    price = "; once it is looked at, this run counts, even if it is stopped" if lossy else ""
     with contextlib.ExitStack() as stack:
-        watchers: list[Observer] = [bars, stack.enter_context(PreviewFile(preview_beside(out), facts, bars, price))]
+        watchers: list[Observer] = [bars, stack.enter_context(PreviewFile(preview_beside(out), facts, bars))]
         if tensorboard is not None:
             from privset.cli.tensorboard import TensorBoard
 
@@ -78,8 +72,8 @@ class PreviewFile(Observer):
     never ends a run, whose budget is spent. Where it is, is noted, and behind it what it costs to look, if it does.
     """
 
-    def __init__(self, path: Path, facts: PublicFacts, bars: console.Bars, price: str = "") -> None:
-        self._path, self._facts, self._bars, self._price = path, facts, bars, price
+    def __init__(self, path: Path, facts: PublicFacts, bars: console.Bars) -> None:
+        self._path, self._facts, self._bars, self._price = path, facts, bars, ""
         self._pace, self._failed = Pace(PREVIEW_SECONDS), False
 
     def __enter__(self) -> PreviewFile:
@@ -88,6 +82,11 @@ class PreviewFile(Observer):
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
+
+    def irrevocable(self, epsilon: float, ledger: Path) -> contextlib.AbstractContextManager[object]:
+        """Say beside the picture what it costs to look."""
+        self._price = "; once it is looked at, this run counts, even if it is stopped"
+        return super().irrevocable(epsilon, ledger)
 
     def show(self, look: Callable[[], Glimpse]) -> None:
         """Draw it, if it is time."""
