@@ -142,9 +142,10 @@ def _of_transport(device: torch.device) -> Iterator[tuple[str, Work, Work]]:
     costs, weights = transport.costs(*given), torch.full((83,), 1 / 83, device=device)
     yield (
         "costs of a transport of 50 images",
-        lambda: transport_kernels.costs(*given, **how),
+        lambda: transport_kernels.costs(*given, **how)[0],
         lambda: transport.costs(*given),
     )
+    turned = costs.T.contiguous()
     blur, logs, other_logs = transport.temperatures[-1], torch.full((50,), 1 / 50, device=device).log(), weights.log()
 
     def plan() -> Tensor:
@@ -153,7 +154,7 @@ def _of_transport(device: torch.device) -> Iterator[tuple[str, Work, Work]]:
 
     yield (
         "plan of a transport of 50 images",
-        lambda: transport_kernels.plans(costs, weights, transport.temperatures)[1],
+        lambda: transport_kernels.plans(costs, turned, weights, transport.temperatures)[0],
         plan,
     )
     cheapest = plan()

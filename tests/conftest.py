@@ -63,13 +63,17 @@ class StandIn:
 
     def __init__(self):
         self.replays, self.stream = 0, _Stream()
+        self.unmoved = ()  # what a card would leave as it is when it records a step; a processor has to put it back
 
     def __call__(self, step, device, generators=()):
         stand_in = self
 
         class OnProcessor(_Recorded):
             def _record(self, arguments):
+                before = [value.clone() for value in stand_in.unmoved]
                 recording = super()._record(arguments)
+                for value, kept in zip(stand_in.unmoved, before, strict=True):
+                    value.copy_(kept)
                 graph: Any = recording.graph
                 graph.recording, graph.step, graph.stand_in = recording, step, stand_in
                 return recording
@@ -197,7 +201,7 @@ TINY = {
         teacher_width=4,
         teacher_maps=2,
     ),
-    "dp-sinkhorn": DpSinkhornConfig(per_class=2, steps=3, batch_size=8, width=4, code=3, rate=0.01, averaging=0.5),
+    "dp-sinkhorn": DpSinkhornConfig(per_class=2, steps=32, batch_size=8, width=4, code=3, rate=0.01, averaging=0.5),
     "gs-wgan": GsWganConfig(
         per_class=2,
         critics=4,

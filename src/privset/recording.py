@@ -47,16 +47,35 @@ def recorded(step: Step, device: torch.device, generators: Draws = ()) -> Step:
     return _Recorded(step, torch.cuda.Stream(device), generators) if device.type == "cuda" else step
 
 
-def recorded_halves(first: Step, second: Step, device: torch.device) -> tuple[Step, Step]:
-    """Two steps that are taken in turn, recorded likewise; the second may differentiate what the first computed.
+class Beside:
+    """Work that a graphics card may do beside what follows it; a processor does it at once.
 
-    What autograd remembers of the first lies where it lay when both were recorded, and is written anew each time. So
-    they must be taken strictly in turn, each with arguments of one form throughout.
+    What is computed within `begin` is there after `join`, which whoever begins must call before a recorded step ends.
+
+    Args:
+        device: Where it is done.
     """
-    if device.type != "cuda":
-        return first, second
-    stream = torch.cuda.Stream(device)
-    return _Recorded(first, stream), _Recorded(second, stream)
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    @contextlib.contextmanager
+    def begin(self) -> Iterator[None]:
+        """Have what is computed in here wait for what was before, and for nothing else."""
+        if self._stream is None:
+            yield
+            return
+        self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
+        with torch.cuda.stream(self._stream):
+            yield
+
+    def join(self, *values: Tensor) -> None:
+        """Wait for it; these values of it are used from here on."""
+        if self._stream is not None:
+            around = torch.cuda.current_stream(self._stream.device)
+            around.wait_stream(self._stream)
+            for value in values:
+                value.record_stream(around)
 
 
 def sent(drawn: Tensor, device: torch.device) -> Tensor:

@@ -23,8 +23,11 @@ class SilencedCurator(Curator):
         answers = super().gradient(question, loss, parameters, draws=draws, transform=transform)
         return [{name: torch.zeros_like(value) for name, value in answer.items()} for answer in answers]
 
-    def pullback(self, question, loss, generated, *public):
-        return torch.zeros_like(super().pullback(question, loss, generated, *public))
+    def pullback(self, question, pull, generated, *public):
+        return torch.zeros_like(super().pullback(question, pull, generated, *public))
+
+    def train_by_pullback(self, question, pull, make, learn, *, steps):
+        super().train_by_pullback(question, pull, make, lambda answer: learn(torch.zeros_like(answer)), steps=steps)
 
     def pullback_by(self, question, wards, say, public):
         return torch.zeros_like(super().pullback_by(question, wards, say, public))

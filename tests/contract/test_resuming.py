@@ -53,6 +53,7 @@ def method(request):
 @pytest.fixture(autouse=True)
 def _keep_every_state(monkeypatch):
     monkeypatch.setattr(Checkpoint, "seconds", 0.0)
+    monkeypatch.setattr(dp_sinkhorn, "TOGETHER", 2)
     monkeypatch.setattr(dp_sinkhorn, "AHEAD", 2)  # so that a run is stopped within what was drawn ahead, and beyond
 
 
@@ -138,12 +139,12 @@ def test_killed_again_and_again_it_goes_on_where_it_stood_and_every_answer_is_dr
 
     def counted(answer):
         def count(*arguments, **options):
-            asked.append(options.get("draws", 1))
+            asked.append(options.get("draws") or options.get("steps", 1))
             return answer(*arguments, **options)
 
         return count
 
-    for kind in ("gradient", "pullback"):
+    for kind in ("gradient", "train_by_pullback"):
         monkeypatch.setattr(Curator, kind, counted(getattr(Curator, kind)))
     questions = method.plan(facts_for(40), BUDGET).questions
     kill(method, out, questions // 2)
@@ -306,14 +307,18 @@ def test_a_run_that_fails_before_it_is_charged_leaves_nothing(tmp_path, method, 
 
 def test_what_is_kept_is_made_of_answers_alone(tmp_path, method, monkeypatch):
     """With silenced answers, what is on file does not depend on the records."""
-    gradient, pullback = Curator.gradient, Curator.pullback
+    gradient, train = Curator.gradient, Curator.train_by_pullback
 
     def silent_gradient(*arguments, **options):
         answers = gradient(*arguments, **options)
         return [{name: torch.zeros_like(value) for name, value in answer.items()} for answer in answers]
 
     monkeypatch.setattr(Curator, "gradient", silent_gradient)
-    monkeypatch.setattr(Curator, "pullback", lambda *arguments: torch.zeros_like(pullback(*arguments)))
+
+    def silent_training(curator, question, pull, make, learn, *, steps):
+        train(curator, question, pull, make, lambda answer: learn(torch.zeros_like(answer)), steps=steps)
+
+    monkeypatch.setattr(Curator, "train_by_pullback", silent_training)
     states = []
     for seed in (0, 1):
         out = tmp_path / str(seed)

@@ -46,12 +46,10 @@ def test_the_gradient_of_the_objective_draws_images_to_records_of_their_class():
     facts = facts_for(40, classes=2)
     objective = Objective(dataclasses.replace(TINY["dp-sinkhorn"], redrawn=0.0), facts)
     bright, dark = torch.ones(1, 1, 8, 8), -torch.ones(1, 1, 8, 8)
-    generated, labels = torch.zeros(2, 1, 8, 8, requires_grad=True), torch.tensor([0, 1])
-    apart = objective.apart(generated, labels)
-    loss = objective(
-        generated, apart, labels, torch.cat([bright, dark]), torch.tensor([0, 1]), torch.tensor([0.5, 0.5])
+    generated, labels = torch.zeros(2, 1, 8, 8), torch.tensor([0, 1])
+    slope = objective.apart(generated, labels) + 2 * objective.towards(
+        generated, labels, torch.cat([bright, dark]), torch.tensor([0, 1]), torch.tensor([0.5, 0.5])
     )
-    (slope,) = torch.autograd.grad(loss, generated)
     assert bool((slope[0] < 0).all())
     assert bool((slope[1] > 0).all())
 
@@ -60,8 +58,8 @@ def test_the_gradient_is_that_of_twice_the_cost_to_records_less_the_cost_to_gene
     facts = facts_for(40, classes=2)
     objective = Objective(TINY["dp-sinkhorn"], facts)
     random = torch.Generator().manual_seed(0)
-    images, records = (0.5 * torch.randn(6, 1, 8, 8, generator=random) for _ in range(2))
-    labels, weights = torch.tensor([0, 1, 1, 0]), torch.tensor([0.3, 0.2, 0.1, 0.2, 0.2, 0.0])
+    images, records = (0.5 * torch.randn(6, 1, 8, 8, generator=random).double() for _ in range(2))
+    labels, weights = torch.tensor([0, 1, 1, 0]), torch.tensor([0.3, 0.2, 0.1, 0.2, 0.2, 0.0]).double()
     generated, redrawn, kinds = images[:4].clone().requires_grad_(), images[4:].clone().requires_grad_(), weights > 0.15
 
     def cost(first, second, others, of_others, weights=None):
@@ -71,9 +69,9 @@ def test_the_gradient_is_that_of_twice_the_cost_to_records_less_the_cost_to_gene
     towards = cost(generated, labels, pixels, kinds.long(), weights)
     between = cost(generated, labels, torch.cat([generated[2:], redrawn]), torch.cat([labels[2:], labels[:2]]))
     expected = torch.autograd.grad(2 * towards - between, (generated, redrawn))
-    apart, leaf = objective.apart(images, labels), images[:4].clone().requires_grad_()
-    (found,) = torch.autograd.grad(objective(leaf, apart[:4], labels, records, kinds.long(), weights), leaf)
-    torch.testing.assert_close(found, expected[0])
+    apart = objective.apart(images, labels)
+    towards = objective.towards(images[:4], labels, records, kinds.long(), weights)
+    torch.testing.assert_close(2 * towards + apart[:4], expected[0])
     torch.testing.assert_close(apart[4:], expected[1])
 
 
@@ -90,6 +88,20 @@ def test_images_drawn_anew_are_held_apart_by_no_more_than_the_clip_norm():
     assert objective.shortened(objective.apart(images, torch.tensor([0, 0, 1, 1, 0, 1]))[6:]).shape[0] == 0
 
 
+def watch(curator, asked, monkeypatch):
+    """Note what each step asks about: images, the slopes that hold them apart, and labels."""
+    train = curator.train_by_pullback
+
+    def watched(question, pull, make, learn, *, steps):
+        def made():
+            asked.append(tuple(part.clone() for part in make()))
+            return asked[-1]
+
+        train(question, pull, made, learn, steps=steps)
+
+    monkeypatch.setattr(curator, "train_by_pullback", watched)
+
+
 def test_a_step_goes_along_the_whole_gradient_shortened_in_two_parts(monkeypatch):
     """What the generator is moved by: the answer on generated images, and the slope of those drawn anew."""
     facts, moved, asked = facts_for(40, classes=2), [], []
@@ -101,13 +113,7 @@ def test_a_step_goes_along_the_whole_gradient_shortened_in_two_parts(monkeypatch
         return grad(values, by, *slope, **options)
 
     curator = Curator(records_for(facts), facts, Ledger(FREE), seeded_noise(0))
-    answer = curator.pullback
-
-    def pullback(question, objective, generated, apart, labels):
-        asked.extend(part.clone() for part in (generated, apart, labels))
-        return answer(question, objective, generated, apart, labels)
-
-    monkeypatch.setattr(curator, "pullback", pullback)
+    watch(curator, asked, monkeypatch)
     monkeypatch.setattr(torch.autograd, "grad", by_weights)
     redrawn = []
     whole = Objective.apart
@@ -119,7 +125,7 @@ def test_a_step_goes_along_the_whole_gradient_shortened_in_two_parts(monkeypatch
     monkeypatch.setattr(Objective, "apart", apart)
     method = DpSinkhorn(config)
     method.run(curator, method.plan(facts, FREE))
-    generated, given, labels = asked
+    ((generated, given, labels),) = asked
     objective = Objective(config, facts)
     expected = whole(objective, torch.cat([generated, redrawn[0]]), labels)
     torch.testing.assert_close(given, expected[:10])
@@ -134,7 +140,8 @@ def test_a_step_goes_along_the_whole_gradient_shortened_in_two_parts(monkeypatch
 def test_every_step_has_codes_and_labels_of_its_own_however_many_are_drawn_ahead(monkeypatch):
     facts, asked, seen = facts_for(40, classes=2), [], []
     monkeypatch.setattr(dp_sinkhorn, "AHEAD", 2)
-    config = dataclasses.replace(TINY["dp-sinkhorn"], steps=5, batch_size=10, redrawn=0.3)
+    monkeypatch.setattr(dp_sinkhorn, "TOGETHER", 2)
+    config = dataclasses.replace(TINY["dp-sinkhorn"], steps=6, batch_size=10, redrawn=0.3)
     forward = TransposedGenerator.forward
 
     def generate(self, codes):
@@ -142,21 +149,15 @@ def test_every_step_has_codes_and_labels_of_its_own_however_many_are_drawn_ahead
         return forward(self, codes)
 
     curator = Curator(records_for(facts), facts, Ledger(FREE), seeded_noise(0))
-    answer = curator.pullback
-
-    def pullback(question, objective, generated, apart, labels):
-        asked.append(labels.clone())
-        return answer(question, objective, generated, apart, labels)
-
+    watch(curator, asked, monkeypatch)
     monkeypatch.setattr(TransposedGenerator, "forward", generate)
-    monkeypatch.setattr(curator, "pullback", pullback)
     method = DpSinkhorn(config)
     method.run(curator, method.plan(facts, FREE))
-    steps = seen[:5]
-    assert len({tuple(codes.flatten().tolist()) for codes in steps}) == 5
-    for codes, labels in zip(steps, asked, strict=True):
+    steps = seen[:6]
+    assert len({tuple(codes.flatten().tolist()) for codes in steps}) == 6
+    for codes, (_, _, labels) in zip(steps, asked, strict=True):
         assert torch.equal(codes[:, 3:].argmax(1), torch.cat([labels, labels[:3]]))
-    assert len({tuple(labels.tolist()) for labels in asked}) > 3
+    assert len({tuple(labels.tolist()) for _, _, labels in asked}) > 3
 
 
 def test_without_noise_images_come_to_look_like_the_records_of_their_class():

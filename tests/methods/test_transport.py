@@ -117,7 +117,7 @@ def test_the_kernels_find_the_same_costs_and_slopes(count, places, drawn, pixels
     images, labels, others, other_labels, _ = weighted(count, places, drawn, pixels=pixels)
     transport = Transport(FACTS, label_scale=15.0, l1_weight=3.0)
     strange = images.float().T.contiguous().T.to(CARD)
-    ours = transport_kernels.costs(
+    ours, turned = transport_kernels.costs(
         strange,
         labels.to(CARD),
         others.float().to(CARD),
@@ -128,6 +128,7 @@ def test_the_kernels_find_the_same_costs_and_slopes(count, places, drawn, pixels
     leaf = images.clone().requires_grad_()
     theirs = transport.costs(leaf, labels, others, other_labels)
     torch.testing.assert_close(ours.cpu().double(), theirs.detach(), rtol=1e-5, atol=1e-4)
+    assert torch.equal(turned, ours.T)
     plan = torch.rand(places, count, dtype=torch.float64).T
     (expected,) = torch.autograd.grad((plan * theirs).sum(), leaf)
     found = transport_kernels.slopes(strange, others.float().to(CARD), plan.float().to(CARD), l1_weight=3.0)
@@ -147,30 +148,44 @@ def test_the_kernel_finds_the_same_plan(count, places, drawn, alike):
     potential, other = potentials(costs, logs, other_logs, temperatures)
     last = softmin(costs, other_logs + other / blur, blur).mean()
     back = (weights * softmin(costs.T, logs + potential / blur, blur)).sum()
-    expected = (last + back).detach(), *(torch.autograd.grad(one, costs)[0] for one in (last, back))
+    expected = [torch.autograd.grad(one, costs)[0] for one in (last, back)]
     strange = costs.detach().float().T.contiguous().T.to(CARD)
-    found = transport_kernels.plans(strange, None if alike else weights.float().to(CARD), temperatures)
+    found = transport_kernels.plans(strange, strange.T, None if alike else weights.float().to(CARD), temperatures)
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours.cpu().double(), theirs, rtol=1e-3, atol=1e-6)
 
 
 @needs_kernels
-@pytest.mark.parametrize("others_move", [False, True])
+@pytest.mark.parametrize("by_others", [False, True])
 @pytest.mark.parametrize("alike", [False, True])
-def test_a_transport_by_the_kernels_has_the_same_cost_and_gradients(monkeypatch, others_move, alike):
+def test_the_gradients_by_the_kernels_are_those_of_the_cost(monkeypatch, by_others, alike):
     images, labels, others, other_labels, weights = weighted(12, 20, 13, pixels=64)
     transport, found = Transport(FACTS, label_scale=15.0, l1_weight=1.0), []
     for kernel in (False, True):
         monkeypatch.setattr(transport_kernels, "fits", lambda *_, kernel=kernel: kernel)
-        given = [part.to(CARD, torch.float32 if kernel else torch.float64) for part in (images, others, weights)]
-        leaf, other, weight = given[0].requires_grad_(), given[1].requires_grad_(others_move), given[2]
-        cost = transport(leaf, labels.to(CARD), other, other_labels.to(CARD), None if alike else weight)
-        # Of three times the cost: what comes before it counts, too.
-        slopes = torch.autograd.grad(3 * cost, [leaf, other] if others_move else [leaf])
-        found.append([values.detach().double() for values in (cost, *slopes)])
+        first, other, weight = (
+            part.to(CARD, torch.float32 if kernel else torch.float64) for part in (images, others, weights)
+        )
+        slopes = transport.slopes(
+            first, labels.to(CARD), other, other_labels.to(CARD), None if alike else weight, by_others=by_others
+        )
+        assert len(slopes) == 1 + by_others
+        found.append([slope.double() for slope in slopes])
     for theirs, ours in zip(*found, strict=True):
         # In float32 a cost of hundreds is known to 3e-5, a thousandth of what the last temperature takes for the same.
         torch.testing.assert_close(ours, theirs, rtol=2e-3, atol=2e-3 * float(theirs.abs().max()))
+
+
+def test_the_gradients_of_a_transport_are_those_of_its_cost():
+    images, labels, others, other_labels, weights = weighted(5, 8, 6, pixels=9)
+    transport = Transport(FACTS, label_scale=15.0, l1_weight=1.0)
+    leaf, other = images.clone().requires_grad_(), others.clone().requires_grad_()
+    expected = torch.autograd.grad(transport(leaf, labels, other, other_labels, weights), (leaf, other))
+    found = transport.slopes(images, labels, others, other_labels, weights)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert torch.equal(ours, theirs)
+    (alone,) = transport.slopes(images, labels, others, other_labels, weights, by_others=False)
+    assert torch.equal(alone, expected[0])
 
 
 @needs_kernels
@@ -189,5 +204,6 @@ def test_only_what_one_program_can_hold_is_left_to_the_kernels():
 @needs_kernels
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, in the interpreter
 def test_without_any_weight_nothing_is_finite():
-    found = transport_kernels.plans(torch.ones(3, 4, device=CARD), torch.zeros(4, device=CARD), (2.0, 1.0))
-    assert not any(bool(values.isfinite().any()) for values in found[:2])
+    costs = torch.ones(3, 4, device=CARD)
+    found = transport_kernels.plans(costs, costs.T, torch.zeros(4, device=CARD), (2.0, 1.0))
+    assert not any(bool(values.isfinite().any()) for values in found)

@@ -28,12 +28,24 @@ def images(count=4, seed=0):
     return torch.randn(count, 1, 8, 8, generator=torch.Generator().manual_seed(seed))
 
 
+def slope_of(loss):
+    """The pull of a loss."""
+
+    def pull(generated, *others):
+        leaf = generated.detach().requires_grad_()
+        return torch.autograd.grad(loss(leaf, *others), leaf)[0]
+
+    return pull
+
+
+@slope_of
 def nearest(generated, records, labels, weights):
     """A loss in which records compete, so that one of them changes what the others do."""
     distances = torch.cdist(generated.flatten(1), records.flatten(1)) + 1e9 * (weights == 0)
     return distances.amin(1).sum() + (weights * labels).sum() * generated.sum()
 
 
+@slope_of
 def by_majority(generated, records, labels, weights):
     """The worst there is: one record turns the whole gradient around."""
     side = 1.0 if int((weights > 0).sum()) % 2 else -1.0
@@ -74,6 +86,7 @@ def test_the_noise_has_the_stated_deviation_on_every_image(facts, records):
 
 
 def test_a_short_gradient_stays_as_it_is_and_a_long_one_keeps_its_direction(facts, records):
+    @slope_of
     def loss(generated, records, labels, weights):
         return (weights[:, None] * records.flatten(1)).sum(0) @ generated.flatten(1).sum(0)
 
@@ -89,6 +102,7 @@ def test_a_short_gradient_stays_as_it_is_and_a_long_one_keeps_its_direction(fact
 def test_records_that_were_not_drawn_are_not_there_and_the_shape_tells_nothing(facts, records):
     seen = []
 
+    @slope_of
     def loss(generated, records, labels, weights):
         seen.append((records.clone(), labels.clone(), weights.clone()))
         return (generated * records.sum()).sum()
@@ -112,6 +126,7 @@ def test_records_that_were_not_drawn_are_not_there_and_the_shape_tells_nothing(f
 def test_a_label_that_was_not_drawn_is_not_there_either(facts, records):
     labelled = Records(records.images, torch.full_like(records.labels, 2))
 
+    @slope_of
     def loss(generated, records, labels, weights):
         return generated.sum() * (labels[weights == 0] != 0).sum()
 
@@ -131,56 +146,119 @@ def drawn_as_on_a_card(source, size, rate, places, device):
     return seated(source.chosen(size, rate, device), places)
 
 
+class Walk:
+    """Images that follow the answers, in place; all answers are kept."""
+
+    def __init__(self, device="cpu"):
+        self.images, self.at = images().to(device), torch.zeros(1, dtype=torch.int64, device=device)
+        self.answers = torch.zeros(40, *self.images.shape, device=device)
+
+    def make(self):
+        return (self.images,)
+
+    def learn(self, answer):
+        self.answers.index_copy_(0, self.at, answer[None])
+        self.images -= 0.1 * answer
+        self.at += 1
+
+    @property
+    def tensors(self):
+        return self.images, self.at, self.answers
+
+
+def questions(noise=0.1):
+    return [PullbackQuestion(sampling_rate=0.2, clip_norm=clip, noise_multiplier=noise) for clip in (0.5, 2.0, 0.5)]
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics card")
 @pytest.mark.parametrize("noise", [0.0, 0.7])
 def test_answers_on_a_card_are_those_of_a_processor_for_the_same_samples(facts, records, monkeypatch, noise):
     """The first are written, the others played back: each on a sample and with noise of its own."""
     monkeypatch.setattr("privset.privacy.pullback.seated_sample", drawn_as_on_a_card)
-    found = []
+    walks = []
     for device in ("cpu", "cuda"):
-        curator = Curator(records, facts, Ledger(FREE), CardNoise(0), device=device)
-        questions = [
-            PullbackQuestion(sampling_rate=0.2, clip_norm=clip, noise_multiplier=noise) for clip in (0.5, 2.0, 0.5)
-        ]
-        found.append(
-            [
-                curator.pullback(question, nearest, images(seed=seed).to(device)).cpu()
-                for question in questions
-                for seed in range(5)
-            ]
-        )
-    for ours, theirs in zip(*found, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+        curator, walk = Curator(records, facts, Ledger(FREE), CardNoise(0), device=device), Walk(device)
+        for question in questions(noise):
+            for steps in (1, 4):
+                curator.train_by_pullback(question, nearest, walk.make, walk.learn, steps=steps)
+        walks.append(walk)
+    ours, theirs = (walk.answers.cpu() for walk in walks)
+    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+    assert int((ours.flatten(1).norm(dim=1) > 0).sum()) == 15
 
 
 def test_what_is_played_back_has_a_sample_and_noise_of_its_own_each_time(facts, records, monkeypatch, stand_in):
-    """Of images of two sizes, and of two questions in turn; and again, from where the noise was moved to."""
+    """Of several questions in turn; and again, from where the noise was moved to."""
     monkeypatch.setattr("privset.privacy.pullback.seated_sample", drawn_as_on_a_card)
-    questions = [PullbackQuestion(sampling_rate=0.2, clip_norm=clip, noise_multiplier=0.1) for clip in (0.5, 1.0)]
-    found, ends = [], []
+    walks, ends = [], []
     for way in (lambda step, *_: step, stand_in):
         monkeypatch.setattr("privset.privacy.pullback.recorded", way)
-        noise = CardNoise(3)
+        noise, walk = CardNoise(3), Walk()
+        stand_in.unmoved = walk.tensors
         curator = Curator(records, facts, Ledger(FREE), noise)
-        answers = [curator.pullback(questions[0], nearest, images(count)) for _ in range(6) for count in (4, 2)]
-        before = noise.state()
-        answers.append(curator.pullback(questions[0], nearest, images()))
+
+        def train(question, steps, curator=curator, walk=walk):
+            curator.train_by_pullback(question, nearest, walk.make, walk.learn, steps=steps)
+
+        for asked in questions():
+            train(asked, 6)
+            train(asked, 3)
+        question = questions()[-1]
+        before, stood = noise.state(), walk.images.clone()
+        train(question, 1)
         noise.restore(before)
-        assert torch.equal(curator.pullback(questions[0], nearest, images()), answers[-1])
+        walk.images.copy_(stood)
+        train(question, 1)
+        assert torch.equal(walk.answers[int(walk.at) - 1], walk.answers[int(walk.at) - 2])
         noise.restore(CardNoise(4).state())
-        answers += [curator.pullback(question, nearest, images()) for _ in range(2) for question in questions]
-        found.append(answers)
+        train(question, 2)
+        walks.append(walk)
         ends.append(noise.state())
-    for ours, theirs in zip(*found, strict=True):
+    for ours, theirs in zip(*(walk.tensors for walk in walks), strict=True):
         assert torch.equal(ours, theirs)
     assert ends[0] == ends[1]
-    assert stand_in.replays > 8
-    assert len({tuple(answer.flatten().tolist()) for answer in found[1]}) == len(found[1])
+    assert stand_in.replays > 20
+    different = {tuple(answer.flatten().tolist()) for answer in walks[1].answers[:31]}
+    assert int(walks[1].at) == 31
+    assert len(different) == 30
+
+
+def test_each_answer_is_given_before_the_next_is_asked_for(facts, records):
+    """As many as one by one, each to what the last one made."""
+    curator, walk, other = curator_for(records, facts), Walk(), Walk()
+    curator.train_by_pullback(questions()[0], nearest, walk.make, walk.learn, steps=4)
+    one_by_one = curator_for(records, facts)
+    for _ in range(4):
+        other.learn(one_by_one.pullback(questions()[0], nearest, other.images.clone()))
+    for ours, theirs in zip(walk.tensors, other.tensors, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_step_is_recorded_once_for_all_calls_with_the_same(facts, records, monkeypatch):
+    given = []
+
+    def record(step, device, generators):
+        given.append(device.type)
+        return step
+
+    monkeypatch.setattr("privset.privacy.pullback.recorded", record)
+    curator, walk, other = curator_for(records, facts), Walk(), Walk()
+    for one in (walk, walk, walk, other):
+        curator.train_by_pullback(clean(), nearest, one.make, one.learn, steps=2)
+    assert given == ["cpu", "cpu"]
+    assert (int(walk.at), int(other.at)) == (6, 2)
+
+
+@pytest.mark.parametrize("pull", [lambda g, *_: g[:1], lambda g, *_: g.double(), lambda g, *_: g.sum()])
+def test_a_pull_that_is_not_of_the_form_of_the_images_is_not_answered(facts, records, pull):
+    with pytest.raises(ConfigError, match="of the form of what is generated"):
+        curator_for(records, facts).pullback(clean(), pull, images())
 
 
 def test_an_empty_sample_is_answered_by_noise_alone_whatever_the_loss(facts, records):
     calls = []
 
+    @slope_of
     def loss(generated, records, labels, weights):
         calls.append(int((weights > 0).sum()))
         return generated.sum()
@@ -194,6 +272,7 @@ def test_an_empty_sample_is_answered_by_noise_alone_whatever_the_loss(facts, rec
 
 @pytest.mark.parametrize(("each_image", "left"), [(False, 0.0), (True, 0.5 * math.sqrt(3) / 2)])
 def test_what_is_not_finite_counts_as_zero_and_is_told_to_the_data_holder_alone(facts, records, each_image, left):
+    @slope_of
     def loss(generated, records, labels, weights):
         return (generated[0] * math.inf).sum() + generated[1:].sum()
 
@@ -203,23 +282,34 @@ def test_what_is_not_finite_counts_as_zero_and_is_told_to_the_data_holder_alone(
     assert tally.not_finite == 1
 
 
-def test_a_question_past_the_budget_is_not_answered_and_the_loss_never_runs(facts, records):
-    def loss(*_):
+def test_a_question_past_the_budget_is_not_answered_and_no_record_is_looked_at(facts, records):
+    def pull(*_):
         raise AssertionError("looked at records")
 
-    curator = curator_for(records, facts, PrivacyBudget(epsilon=0.1))
+    curator, walk = curator_for(records, facts, PrivacyBudget(epsilon=1)), Walk()
+    question = PullbackQuestion(sampling_rate=1.0, clip_norm=1.0, noise_multiplier=10.0)
     with pytest.raises(BudgetExceeded):
-        curator.pullback(PullbackQuestion(sampling_rate=1.0, clip_norm=1.0, noise_multiplier=1.0), loss, images())
+        curator.train_by_pullback(question, pull, walk.make, walk.learn, steps=100)
+    curator.train_by_pullback(question, nearest, walk.make, walk.learn, steps=2)
+    with pytest.raises(BudgetExceeded):
+        curator.pullback(PullbackQuestion(sampling_rate=1.0, clip_norm=1.0, noise_multiplier=1.0), pull, images())
+    assert int(walk.at) == 2
 
 
 def test_what_could_not_be_bounded_or_is_about_others_is_refused_uncharged(facts, records):
     ledger = Ledger(FREE)
     curator = Curator(records, facts, ledger, seeded_noise(0))
     wards = curator.appoint(4, begin, batch_size=2)
-    public = {"fakes": images()}
+    public, walk = {"fakes": images()}, Walk()
+
+    def train(question, steps):
+        curator.train_by_pullback(question, nearest, walk.make, walk.learn, steps=steps)
+
     for refused, sentence in (
         (lambda: curator.pullback(clean(), nearest, images().half()), "float32 or float64"),
         (lambda: curator.pullback(clean(of_wards=True), nearest, images()), "about wards"),
+        (lambda: train(clean(of_wards=True), steps=1), "about wards"),
+        (lambda: train(clean(), steps=0), "at least one"),
         (lambda: curator.pullback_by(clean(), wards, say, public), "about records"),
         (lambda: curator.pullback_by(clean(0.2, of_wards=True), wards, say, public), "no whole number"),
         (lambda: curator.pullback_by(clean(of_wards=True), wards, lambda s, p: s["id"].long(), public), "float32"),
@@ -257,42 +347,6 @@ def test_a_sample_that_is_made_on_a_card_gives_the_same_answers_as_one_from_the_
     assert any(bool(answer.any()) for answer in usual)
     for ours, theirs in zip(other, usual, strict=True):
         assert torch.equal(ours, theirs)
-
-
-def test_an_answer_is_not_overwritten_by_the_next_one(facts, records, monkeypatch):
-    """What a graphics card plays back writes its result where the last one stood."""
-    place = []
-
-    def played_back(step, device, generators):
-        def play(*arguments):
-            found = step(*arguments)
-            place[:] = place or [torch.empty_like(found)]
-            return place[0].copy_(found)
-
-        return play
-
-    monkeypatch.setattr("privset.privacy.pullback.recorded", played_back)
-    tally = Tally()
-    curator = curator_for(records, facts, tally=tally)
-    first = curator.pullback(clean(), nearest, images().double())
-    kept = first.clone()
-    curator.pullback(clean(), nearest, images(seed=1).double())
-    assert torch.equal(first, kept)
-    assert tally.not_finite == 0
-
-
-def test_each_loss_is_recorded_once(facts, records, monkeypatch):
-    given = []
-
-    def record(step, device, generators):
-        given.append(device.type)
-        return step
-
-    monkeypatch.setattr("privset.privacy.pullback.recorded", record)
-    curator = curator_for(records, facts)
-    for _ in range(3):
-        curator.pullback(clean(), nearest, images())
-    assert given == ["cpu"]
 
 
 def begin(numbers):

@@ -37,8 +37,8 @@ class Adam:
         named = {f"{name} {number}": one for name, some in moments.items() for number, one in enumerate(some)}
         return named | {"count": self._count}
 
-    def set_rate(self, rate: float) -> None:
-        """The learning rate of the steps that follow."""
+    def set_rate(self, rate: float | Tensor) -> None:
+        """The learning rate of the steps that follow; as a tensor ``[]``, one that is on the device."""
         self._rate.fill_(rate)
 
     @torch.no_grad()

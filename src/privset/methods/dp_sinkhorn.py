@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
-from privset.facts import PublicFacts, scale
+from privset.facts import PublicFacts
 from privset.methods.caution import faint
 from privset.methods.checkpoint import Stages
 from privset.methods.claim import Claim, classic_epsilon
@@ -26,10 +26,12 @@ from privset.methods.plan import Plan
 from privset.methods.settings import SetConfig, require, require_at_least_one, require_generator, require_noise
 from privset.methods.transport import Transport
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
+from privset.networks.transposed import TransposedGenerator
+from privset.networks.transposed_step import generator_step
 from privset.observer import Glimpse, Observer
 from privset.privacy import RELATION, Curator, GaussianEvent, PrivacyBudget, PullbackQuestion
 from privset.privacy.clipping import clip_factors
-from privset.recording import recorded_halves, sent
+from privset.recording import Beside, sent
 
 _ORDERS = (
     *(1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 3.0, 3.5, 4.0, 4.5),
@@ -37,8 +39,10 @@ _ORDERS = (
     *(2.0**power for power in range(7, 13)),
 )
 """Renyi orders of the published accountant."""
-AHEAD = 128
-"""Steps for which codes and labels are drawn together."""
+TOGETHER = 16
+"""Most steps between two looks at how far it is, which a graphics card would wait for."""
+AHEAD = 8
+"""For how many times as many steps codes and labels are drawn together."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -161,6 +165,11 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
         )
 
     @property
+    def answers_per_step(self) -> int:
+        """All answers between two states that could be kept."""
+        return max(size for size in range(1, TOGETHER + 1) if self.config.steps % size == 0)
+
+    @property
     def generator_form(self) -> GeneratorForm | None:
         """That of the generator, if it is to be published."""
         return self._form if self.config.publish_generator else None
@@ -174,60 +183,79 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
         rate = min(1.0, self.config.batch_size / facts.size)
         return PullbackQuestion(sampling_rate=rate, clip_norm=self.config.clip_norm, noise_multiplier=noise)
 
+    def _pace(self, number: int) -> tuple[float, float]:
+        """Learning rate of a step, and how much of the averages is kept at it: at first there is little to average."""
+        config = self.config
+        rate = cosine(config.rate, number, config.steps) if config.decay else config.rate
+        return rate, min(config.averaging, (1 + number) / (10 + number))
+
     def _synthesise(self, curator: Curator, plan: Plan, execution: Execution, observer: Observer) -> Synthesis:
         config, facts, classes, (event,) = self.config, plan.facts, len(plan.facts.classes), plan.events
         question, device = self._question(facts, event.noise_multiplier), torch.device(execution.device)
         random = torch.Generator().manual_seed(config.seed)
         seed = int(torch.randint(2**31, (), generator=random))
-        network = self._form.build(facts, seed=seed).to(device)
-        weights = list(network.parameters())
+        network = cast(TransposedGenerator, self._form.build(facts, seed=seed).to(device))
+        step, weights = generator_step(network), list(network.parameters())
         # Without averaging, the last weights themselves.
         averages = [weight.detach().clone() if config.averaging else weight for weight in weights]
         adam = Adam(weights, betas=(0.9, 0.999), weight_decay=config.weight_decay)
-        objective = Objective(config, facts)
-        kept, batch, anew = torch.zeros((), device=device), config.batch_size, round(config.redrawn * config.batch_size)
-        made: list[Tensor] = []  # with what autograd remembers of it
+        objective, beside = Objective(config, facts, device), Beside(device)
+        together, batch, anew = self.answers_per_step, config.batch_size, round(config.redrawn * config.batch_size)
+        # For many steps at once: a graphics card would wait for each draw longer than the step takes it.
+        some_labels = torch.zeros(AHEAD * together, batch, dtype=torch.int64, device=device)
+        some_codes = torch.zeros(AHEAD * together, batch + anew, config.code + classes, device=device)
+        paces = torch.zeros(AHEAD * together, 2, device=device)  # the learning rate, and how much of averages is kept
+        at = torch.zeros(1, dtype=torch.int64, device=device)  # which of these
+        public: list[Tensor] = []  # what an answer is used with: the slope of what was drawn anew, and the pace
 
         def codes(labels: Tensor) -> Tensor:
             return sent(network.draw(labels, random), device)
 
-        def generate(given: Tensor, labels: Tensor) -> Tensor:
-            """Images of these codes, and behind them the slopes that hold them apart, shortened where drawn anew."""
-            made[:] = [network(given)]
-            images = made[0].detach()
-            slopes = objective.apart(images, labels)
-            return torch.cat([images, slopes[:batch], objective.shortened(slopes[batch:])])
+        def draw(first: int) -> None:
+            """Codes, labels and paces of the steps from this one on."""
+            labels = torch.randint(classes, some_labels.shape, generator=random)
+            some_labels.copy_(sent(labels, device))
+            some_codes.copy_(codes(torch.cat([labels, labels[:, :anew]], dim=1).flatten()).view_as(some_codes))
+            paces.copy_(sent(torch.tensor([self._pace(first + more) for more in range(len(paces))]), device))
+            at.zero_()
 
-        def learn(slope: Tensor) -> Tensor:
-            adam.step(torch.autograd.grad(made.pop(), weights, slope))
+        def generate() -> tuple[Tensor, ...]:
+            """Images of the next codes, the slopes that hold them apart, and their labels."""
+            labels = some_labels.index_select(0, at)[0]
+            images = step.images(some_codes.index_select(0, at)[0])
+            with beside.begin():
+                slopes = objective.apart(images, labels)
+                public[:] = [objective.shortened(slopes[batch:]), *paces.index_select(0, at)[0]]
+            return images[:batch], slopes[:batch], labels
+
+        def pull(generated: Tensor, apart: Tensor, labels: Tensor, *records: Tensor) -> Tensor:
+            towards = objective.towards(generated, labels, *records)
+            beside.join(apart, *public)
+            return torch.add(apart, towards, alpha=2)
+
+        def learn(answer: Tensor) -> None:
+            shortened, rate, kept = public
+            adam.set_rate(rate)
+            adam.step(step.slopes(torch.cat([answer, shortened])))
             if config.averaging:
                 approach(averages, weights, 1 - kept)
-            return kept
+            at.add_(1)
 
         def look() -> Glimpse:
             return glimpse(network, config.per_class)
 
-        make, take = recorded_halves(generate, learn, device)
         curator.prepay(question, event.count)
         stages = Stages(random, curator.checkpoint, observer)
         outcome = network.state_dict() | {f"average {number}": one for number, one in enumerate(averages)}
-        # Drawn for many steps at once: a graphics card would wait for each draw longer than the step takes it.
-        some_labels = torch.zeros(AHEAD, batch, dtype=torch.int64, device=device)
-        some_codes = torch.zeros(AHEAD, batch + anew, config.code + classes, device=device)
-        changed = outcome | adam.tensors | {"labels ahead": some_labels, "codes ahead": some_codes}
-        for number in stages.loop("training a generator", event.count, changed, outcome=outcome, look=look):
+        ahead = {"labels ahead": some_labels, "codes ahead": some_codes, "paces ahead": paces, "at": at}
+        how = {"outcome": outcome.keys(), "look": look, "parts": together}
+        changed = outcome | adam.tensors | ahead
+        for number in stages.loop("training a generator", event.count // together, changed, **how):
             if number % AHEAD == 0:
-                drawn_labels = torch.randint(classes, (AHEAD, batch), generator=random)
-                some_labels.copy_(sent(drawn_labels, device))
-                shown = torch.cat([drawn_labels, drawn_labels[:, :anew]], dim=1)
-                some_codes.copy_(codes(shown.flatten()).view_as(some_codes))
-            labels = some_labels[number % AHEAD]
-            images, apart = make(some_codes[number % AHEAD], labels).chunk(2)
-            answer = curator.pullback(question, objective, images[:batch], apart[:batch], labels)
-            adam.set_rate(cosine(config.rate, number, event.count) if config.decay else config.rate)
-            # At first there is little to average.
-            kept.fill_(min(config.averaging, (1 + number) / (10 + number)))
-            take(torch.cat([answer, apart[batch:]]))
+                draw(number * together)
+            curator.train_by_pullback(question, pull, generate, learn, steps=together)
+            for part in range(1, together + 1):
+                stages.part(look if part == together else None)
         become_average(network, averages, lambda: codes(torch.randint(classes, (AT_ONCE // 5,), generator=random)))
         labels = torch.arange(classes).repeat_interleave(config.per_class)
         trained = TrainedGenerator.of(self._form, network) if config.publish_generator else None
@@ -243,30 +271,36 @@ class Objective:
     Args:
         config: Of the cost.
         facts: What is public about the images.
+        device: Where they are.
     """
 
-    def __init__(self, config: DpSinkhornConfig, facts: PublicFacts) -> None:
-        self._facts, self._clip_norm = facts, config.clip_norm
+    def __init__(self, config: DpSinkhornConfig, facts: PublicFacts, device: torch.device | str = "cpu") -> None:
+        self._clip_norm = config.clip_norm
+        # From normalised images to pixels in [-1, 1].
+        mean, std = (torch.tensor(some, device=device)[:, None, None] for some in (facts.mean, facts.std))
+        self._shift, self._stretch = 2 * mean - 1, 2 * std
         self._transport = Transport(facts, label_scale=config.label_scale, l1_weight=config.l1_weight, blur=config.blur)
 
-    def __call__(
-        self, generated: Tensor, apart: Tensor, labels: Tensor, images: Tensor, image_labels: Tensor, weights: Tensor
+    def towards(
+        self, generated: Tensor, labels: Tensor, images: Tensor, image_labels: Tensor, weights: Tensor
     ) -> Tensor:
-        """A loss ``[]`` of generated pixels ``[m, c, h, w]`` in [-1, 1], given weighted normalised records.
+        """How the cost to weighted normalised records changes with generated pixels ``[m, c, h, w]`` in [-1, 1].
 
-        Its gradient is that of the objective; of the term that no record enters, `apart` is given.
+        That is half the slope of the first term, the only one that a record enters.
         """
-        records = (2 * scale(images, self._facts) - 1).flatten(1)
-        towards = self._transport(generated.flatten(1), labels, records, image_labels, weights)
-        return 2 * towards + (apart * generated).sum()
+        records = torch.addcmul(self._shift.to(images), images, self._stretch.to(images)).flatten(1)
+        (slope,) = self._transport.slopes(generated.flatten(1), labels, records, image_labels, weights, by_others=False)
+        return slope.view_as(generated)
 
     def apart(self, images: Tensor, labels: Tensor) -> Tensor:
         """The slope of the second term by the images: labelled ones ``[m, ...]``, and behind them the redrawn ones."""
-        with torch.enable_grad():
-            leaf, anew = images.detach().requires_grad_(), len(images) - len(labels)
-            generated, others = leaf[: len(labels)].flatten(1), leaf[anew:].flatten(1)
-            cost = self._transport(generated, labels, others, torch.cat([labels[anew:], labels[:anew]]))
-            return torch.autograd.grad(-cost, leaf)[0]
+        anew, slopes = len(images) - len(labels), torch.zeros_like(images)
+        generated, others = images[: len(labels)].flatten(1), images[anew:].flatten(1)
+        of_others = torch.cat([labels[anew:], labels[:anew]])
+        by_generated, by_others = self._transport.slopes(generated, labels, others, of_others)
+        slopes[: len(labels)] -= by_generated.view_as(slopes[: len(labels)])
+        slopes[anew:] -= by_others.view_as(slopes[anew:])
+        return slopes
 
     def shortened(self, slope: Tensor) -> Tensor:
         """A slope in which no record plays a part, shortened like the others, so that neither drowns the other."""

@@ -9,11 +9,9 @@ constant, so that a graphics card can play the steps back and their number tells
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from privset.facts import PublicFacts
 from privset.methods import transport_kernels
@@ -65,8 +63,6 @@ class Transport:
 
         Its gradient is that of the cost under the plan it ends with. Others of weight 0 count for nothing.
         """
-        if transport_kernels.fits(images, others):
-            return _ByKernels.apply(images, labels, others, other_labels, other_weights, self)
         weights = images.new_full((len(images),), 1 / len(images))
         alike = others.new_full((len(others),), 1 / len(others))
         other_weights = alike if other_weights is None else other_weights
@@ -79,38 +75,29 @@ class Transport:
         other_last = softmin(back, logs + potential / blur, blur)
         return (weights * last).sum() + (other_weights * other_last).sum()
 
-
-class _ByKernels(torch.autograd.Function):
-    """The same on a graphics card, with the gradient by the images, and by the others if it is wanted."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
+    def slopes(
+        self,
         images: Tensor,
         labels: Tensor,
         others: Tensor,
         other_labels: Tensor,
-        other_weights: Tensor | None,
-        transport: Transport,
-    ) -> Tensor:
-        ctx.weight = transport.l1_weight
-        found = transport_kernels.costs(
-            images, labels, others, other_labels, l1_weight=ctx.weight, other_label=transport.other_label
+        other_weights: Tensor | None = None,
+        *,
+        by_others: bool = True,
+    ) -> tuple[Tensor, ...]:
+        """The gradient of the cost by the images ``[n, d]`` and, if wanted, by the others ``[k, d]``."""
+        if not transport_kernels.fits(images, others):
+            with torch.enable_grad():
+                images, others = images.detach().requires_grad_(), others.detach().requires_grad_(by_others)
+                cost = self(images, labels, others, other_labels, other_weights)
+                return torch.autograd.grad(cost, (images, others) if by_others else images)
+        weight = self.l1_weight
+        costs = transport_kernels.costs(
+            images, labels, others, other_labels, l1_weight=weight, other_label=self.other_label
         )
-        total, there, back = transport_kernels.plans(found, other_weights, transport.temperatures)
-        ctx.save_for_backward(images, others, there, back)
-        return total
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        images, others, there, back = ctx.saved_tensors
-        by_images = by_others = None
-        if ctx.needs_input_grad[0]:
-            by_images = slope * transport_kernels.slopes(images, others, there, l1_weight=ctx.weight)
-        if ctx.needs_input_grad[2]:
-            by_others = slope * transport_kernels.slopes(others, images, back.T, l1_weight=ctx.weight)
-        return by_images, None, by_others, None, None, None
+        there, back = transport_kernels.plans(*costs, other_weights, self.temperatures)
+        slope = transport_kernels.slopes(images, others, there, l1_weight=weight)
+        return (slope, transport_kernels.slopes(others, images, back.T, l1_weight=weight)) if by_others else (slope,)
 
 
 @torch.no_grad()

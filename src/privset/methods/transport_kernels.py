@@ -31,9 +31,12 @@ def small(images: Tensor, others: Tensor) -> bool:
 
 def costs(
     images: Tensor, labels: Tensor, others: Tensor, other_labels: Tensor, *, l1_weight: float, other_label: float
-) -> Tensor:
-    """As `privset.methods.transport.Transport.costs`, of ``[n, d]`` and ``[k, d]``; of differences, not of products."""
-    found = images.new_empty(len(images), len(others))
+) -> tuple[Tensor, Tensor]:
+    """As `privset.methods.transport.Transport.costs`, of ``[n, d]`` and ``[k, d]``: ``[n, k]``, and turned ``[k, n]``.
+
+    They are sums over differences, not over products.
+    """
+    found, turned = images.new_empty(len(images), len(others)), images.new_empty(len(others), len(images))
     with torch.cuda.device_of(images):
         _costs_kernel[(len(images), triton.cdiv(len(others), BESIDE))](
             images.contiguous(),
@@ -41,6 +44,8 @@ def costs(
             others.contiguous(),
             other_labels.contiguous(),
             found,
+            turned,
+            rows=len(images),
             columns=len(others),
             pixels=images.shape[1],
             l1_weight=l1_weight,
@@ -49,29 +54,31 @@ def costs(
             deep=256,
             num_warps=4,
         )
-    return found
+    return found, turned
 
 
 def plans(
-    costs: Tensor, other_weights: Tensor | None, temperatures: tuple[float, ...]
-) -> tuple[Tensor, Tensor, Tensor]:
+    costs: Tensor, turned: Tensor, other_weights: Tensor | None, temperatures: tuple[float, ...]
+) -> tuple[Tensor, Tensor]:
     """The cheapest way to move images, all of one weight, to others, at the last temperature.
 
     Args:
         costs: Of moving each to each, ``[n, k]``.
+        turned: The same once more ``[k, n]``.
         other_weights: Of the others, ``[k]``; None if theirs are all one, too. If all are 0, nothing found is finite.
         temperatures: That are gone through.
 
     Returns:
-        The cost ``[]``, and how much of the weight of each image goes where, and of each other one, both ``[n, k]``.
+        How much of the weight of each image goes where, and of each other one, both ``[n, k]``.
     """
     (rows, columns), (high, wide, held) = costs.shape, _held(*costs.shape)
-    total, there, back = (costs.new_empty(shape) for shape in ((), costs.shape, costs.shape))
+    costs, turned = costs.contiguous(), turned.contiguous()
+    there, back = torch.empty_like(costs), torch.empty_like(costs)
     with torch.cuda.device_of(costs):
         _plans_kernel[(1,)](
-            costs.contiguous(),
+            costs,
+            turned,
             costs if other_weights is None else other_weights.contiguous(),  # which is not read then
-            total,
             there,
             back,
             _on_device(temperatures, costs.device),
@@ -83,7 +90,7 @@ def plans(
             wide=wide,
             num_warps=16 if held > 4096 else 4,
         )
-    return total, there, back
+    return there, back
 
 
 def slopes(images: Tensor, others: Tensor, plan: Tensor, *, l1_weight: float) -> Tensor:
@@ -125,6 +132,8 @@ def _costs_kernel(
     others,
     other_labels,
     costs,
+    turned,
+    rows: tl.constexpr,
     columns: tl.constexpr,
     pixels: tl.constexpr,
     l1_weight: tl.constexpr,
@@ -141,14 +150,16 @@ def _costs_kernel(
         apart = image[None, :] - tl.load(others + column[:, None] * pixels + place[None, :], mask=inside, other=0.0)
         total += tl.sum(apart * apart + l1_weight * tl.abs(apart), axis=1)
     differ = tl.load(labels + row) != tl.load(other_labels + column, mask=column < columns, other=0)
-    tl.store(costs + row * columns + column, total + tl.where(differ, other_label, 0.0), mask=column < columns)
+    total += tl.where(differ, other_label, 0.0)
+    tl.store(costs + row * columns + column, total, mask=column < columns)
+    tl.store(turned + column * rows + row, total, mask=column < columns)
 
 
 @jit
 def _plans_kernel(
     costs,
+    turned_costs,
     other_weights,
-    total,
     there,
     back,
     temperatures,
@@ -164,10 +175,10 @@ def _plans_kernel(
     inside = (row < rows)[:, None] & (column < columns)[None, :]
     place = row[:, None] * columns + column[None, :]
     cost = tl.load(costs + place, mask=inside, other=0.0)
-    # The same once more, turned: along its last axis a tile is summed up within a warp, without waiting for others.
+    # The same once more, turned, and in memory so: a tile that is read along its last axis is summed up along it within
+    # a warp, without waiting for others.
     turned_inside = (column < columns)[:, None] & (row < rows)[None, :]
-    turned_place = row[None, :] * columns + column[:, None]
-    turned = tl.load(costs + turned_place, mask=turned_inside, other=0.0)
+    turned = tl.load(turned_costs + column[:, None] * rows + row[None, :], mask=turned_inside, other=0.0)
     weight, other_weight = tl.where(row < rows, 1.0 / rows, 0.0), tl.where(column < columns, 1.0 / columns, 0.0)
     if weighted:
         other_weight = tl.load(other_weights + column, mask=column < columns, other=0.0)
@@ -180,11 +191,10 @@ def _plans_kernel(
         new, _ = _softmin(cost, other_log + other / warmth, warmth)
         other_new, _ = _softmin(turned, log + potential / warmth, warmth)
         potential, other = (potential + new) / 2, (other + other_new) / 2
-    last, shares = _softmin(cost, other_log + other / warmth, warmth)
-    other_last, other_shares = _softmin(turned, log + potential / warmth, warmth)
-    tl.store(total, tl.sum(weight * last, axis=0) + tl.sum(other_weight * other_last, axis=0))
+    _, shares = _softmin(cost, other_log + other / warmth, warmth)
+    _, other_shares = _softmin(turned, log + potential / warmth, warmth)
     tl.store(there + place, weight[:, None] * shares, mask=inside)
-    tl.store(back + turned_place, other_weight[:, None] * other_shares, mask=turned_inside)
+    tl.store(back + row[None, :] * columns + column[:, None], other_weight[:, None] * other_shares, mask=turned_inside)
 
 
 @jit

@@ -66,11 +66,19 @@ class TransposedGenerator(ConditionalGenerator):
 
     def forward(self, codes: Tensor) -> Tensor:
         """Codes ``[n, length + classes]`` -> pixels ``[n, c, h, w]``."""
-        numbers, labels = codes[:, : -self._classes], codes[:, -self._classes :]
-        values = torch.cat([numbers, labels @ self.embedding], dim=1)[:, :, None, None]
+        values = self.embedded(codes)[:, :, None, None]
         for layer in self.layers:
             values = grown(layer, values)
-        return values[:, :, : self._height, : self._breadth]
+        return self.cut(values)
+
+    def embedded(self, codes: Tensor) -> Tensor:
+        """Codes ``[n, length + classes]``, with what their labels become ``[n, values]``."""
+        numbers, labels = codes[:, : -self._classes], codes[:, -self._classes :]
+        return torch.cat([numbers, labels @ self.embedding], dim=1)
+
+    def cut(self, images: Tensor) -> Tensor:
+        """Without what is too much of them, images ``[n, c, h, w]``."""
+        return images[:, :, : self._height, : self._breadth]
 
     def normalised(self, codes: Tensor) -> Tensor:
         """Codes ``[n, length + classes]`` -> images ``[n, c, h, w]`` in the normalised space."""

@@ -44,8 +44,8 @@ def clip_factors(squared_norms: Tensor, bound: float) -> Tensor:
     >>> clip_factors(torch.tensor([0.25, 16.0, float("nan")]), 2.0)
     tensor([1.0000, 0.5000, 0.0000])
     """
-    norms = squared_norms.sqrt()
-    return torch.where(norms.isfinite(), bound / norms.clamp_min(bound), 0.0)
+    # Of an infinite length this is 0 by itself.
+    return (bound / squared_norms.sqrt().clamp_min(bound)).nan_to_num(nan=0.0)
 
 
 def check_vectors(vectors: Tensor) -> None:

@@ -20,7 +20,7 @@ from privset.privacy.kept import KeptAnswers
 from privset.privacy.layered import LayeredLoss
 from privset.privacy.ledger import Ledger
 from privset.privacy.noise import NoiseSource
-from privset.privacy.pullback import BatchLoss, pulling, pulling_by_wards
+from privset.privacy.pullback import Make, Pull, Use, check_generated, pulling, pulling_by_wards
 from privset.privacy.questions import GradientQuestion, PullbackQuestion, Question, TotalQuestion, VotesQuestion
 from privset.privacy.standing import Checkpoint, Standing
 from privset.privacy.sums import Statistic, Transform, check_statistic, summing
@@ -80,7 +80,7 @@ class Curator:
         guardian = Guardian(images, labels, facts, noise, chunk)
         self._appoint, self._teach = keeping(guardian)
         self._check_votes, self._answer_votes = answering(guardian, noise, tally)
-        self._answer_pullback = pulling(images, labels, facts, noise, tally)
+        self._answer_pullback, self._train_by_pullback = pulling(images, labels, facts, noise, tally)
         self._check_pullback_by, self._answer_pullback_by = pulling_by_wards(guardian, noise, tally)
 
     @property
@@ -203,28 +203,42 @@ class Curator:
         self._pay(question, 1)
         return self._answer_votes(question, wards, say, public)
 
-    def pullback(self, question: PullbackQuestion, loss: BatchLoss, generated: Tensor, *public: Tensor) -> Tensor:
+    def pullback(self, question: PullbackQuestion, pull: Pull, generated: Tensor, *public: Tensor) -> Tensor:
         """The noisy gradient, of the shape of ``generated [m, c, h, w]``, of a loss that looks at a sample of records.
 
         Guarantee: one sampled Gaussian answer of sensitivity 2 ``clip_norm`` over all images together, whatever the
         loss: it may compare records and divide by how many were drawn, since the gradient is shortened as a whole. A
-        gradient that is not finite counts as zero, and so does that of an empty sample. It is charged before the loss
-        runs. Fewer or more records in the sample change no shape that the loss or anyone else sees.
+        gradient that is not finite counts as zero, and so does that of an empty sample. It is charged before a record
+        is looked at. Fewer or more records in the sample change no shape that anyone sees.
 
         Args:
             question: Rate, clipping and noise.
-            loss: A public function without memory of ``(generated, *public, images, labels, weights)``; on a graphics
-                card it is recorded and played back, so it must not ask the device for a number.
+            pull: The gradient: a public function without memory of ``(generated, *public, images, labels, weights)``.
             generated: The images that are to change; public.
-            public: What else the loss is given.
+            public: What else the pull is given.
         """
-        if generated.dtype not in (torch.float32, torch.float64):
-            raise ConfigError("gradients are asked for in float32 or float64; in less, clipping would not hold")
-        if question.of_wards:
-            raise ConfigError("the question is about wards; ask for pullback_by")
-        self._refuse_kept("pullback")
-        self._pay(question, 1)
-        return self._answer_pullback(question, loss, generated, public)
+        check_generated(generated)
+        self._pay_for_pullbacks(question, 1)
+        return self._answer_pullback(question, pull, lambda: (generated, *public))
+
+    def train_by_pullback(self, question: PullbackQuestion, pull: Pull, make: Make, learn: Use, *, steps: int) -> None:
+        """Several answers as by `pullback`, each to what ``make`` gives after ``learn`` was given the one before.
+
+        Guarantee: that of `pullback` for each; all of them are charged before the first.
+
+        On a graphics card a step is recorded and played back, with sample and noise of its own each time. So none of
+        the three may ask the device for a number, and what changes from step to step must do so in place. They are
+        the same objects in every call, or each call is recorded anew.
+
+        Args:
+            question: As for `pullback`.
+            pull: Likewise.
+            make: Gives ``(generated, *public)``; a public function.
+            learn: Is given an answer; likewise.
+            steps: How many answers.
+        """
+        self._pay_for_pullbacks(question, steps)
+        self._train_by_pullback(question, pull, make, learn, steps)
 
     def pullback_by(self, question: PullbackQuestion, wards: Wards, say: Say, public: Public) -> Tensor:
         """The noisy sum of how wards, all or a secret few, would have the generated images change ``[m, ...]``.
@@ -244,6 +258,12 @@ class Curator:
         self._check_pullback_by(question, wards, say, public)
         self._pay(question, 1)
         return self._answer_pullback_by(question, wards, say, public)
+
+    def _pay_for_pullbacks(self, question: PullbackQuestion, count: int) -> None:
+        if question.of_wards:
+            raise ConfigError("the question is about wards; ask for pullback_by")
+        self._refuse_kept("pullback")
+        self._pay(question, count)
 
     def _refuse_kept(self, kind: str) -> None:
         if self._keeps:

@@ -2,7 +2,7 @@
 
 A generator is trained by the gradient of a loss with respect to its images, carried back ("pulled back") to its
 weights. Only that gradient has seen records, so it alone is bounded and covered in noise. It is bounded as a whole,
-whatever the loss made of the records, so nothing needs to be known of the loss. Proof: docs/proofs/pullback.md.
+whatever was made of the records, so nothing needs to be known of the loss. Proof: docs/proofs/pullback.md.
 """
 
 from __future__ import annotations
@@ -20,12 +20,17 @@ from privset.privacy.noise import NoiseSource
 from privset.privacy.questions import PullbackQuestion
 from privset.privacy.sampling import fixed_sample, seated_sample
 from privset.privacy.wards import Guardian, Public, Say, Wards
-from privset.recording import recorded
+from privset.recording import Beside, recorded
 
-BatchLoss = Callable[..., Tensor]
-"""(generated [m, c, h, w], *public, images [k, c, h, w], labels [k], weights [k]) -> []: any function without memory.
+Pull = Callable[..., Tensor]
+"""(generated [m, c, h, w], *public, images [k, c, h, w], labels [k], weights [k]) -> [m, c, h, w].
 
-The images are normalised records, weights add up to 1, and rows of weight 0 are blank."""
+The gradient of a loss by the generated images, or any other function without memory. The images are normalised records,
+weights add up to 1, and rows of weight 0 are blank."""
+Make = Callable[[], tuple[Tensor, ...]]
+"""The generated images of a step, and what else its pull is given."""
+Use = Callable[[Tensor], None]
+"""What is done with an answer."""
 
 
 def shortened_sum(gradients: Tensor, clip_norm: float, *, each_image: bool) -> tuple[Tensor, Tensor]:
@@ -46,7 +51,8 @@ def shortened_sum(gradients: Tensor, clip_norm: float, *, each_image: bool) -> t
     bad = factors == 0
     # 0 * NaN is NaN, so what is bad is replaced, not multiplied away.
     kept = torch.where(bad[..., None], 0.0, rows * factors[..., None])
-    return kept.sum(0).view(gradients.shape[1:]), bad.any(1).sum()
+    total = kept[0] if len(kept) == 1 else kept.sum(0)
+    return total.view(gradients.shape[1:]), bad.any(1).sum()
 
 
 def places_for(size: int, rate: float) -> int:
@@ -63,40 +69,55 @@ def places_for(size: int, rate: float) -> int:
 
 def pulling(
     images: Tensor, labels: Tensor, facts: PublicFacts, noise: NoiseSource, tally: Tally
-) -> Callable[[PullbackQuestion, BatchLoss, Tensor, tuple[Tensor, ...]], Tensor]:
-    """The function that answers about a sample of records: a closure, which alone holds them and what is recorded."""
-    steps: dict[tuple[BatchLoss, PullbackQuestion], Callable[..., Tensor]] = {}
+) -> tuple[Callable[[PullbackQuestion, Pull, Make], Tensor], Callable[[PullbackQuestion, Pull, Make, Use, int], None]]:
+    """The functions that answer about samples of records, once or step by step: closures, which alone hold them."""
+    steps: dict[tuple[PullbackQuestion, Pull, Make, Use], Callable[[], Tensor]] = {}
+    beside, bad = Beside(images.device), torch.zeros((), dtype=torch.int64, device=images.device)
 
-    def answer(question: PullbackQuestion, loss: BatchLoss, generated: Tensor, public: tuple[Tensor, ...]) -> Tensor:
-        if (loss, question) not in steps:
+    def answer(question: PullbackQuestion, pull: Pull, make: Make) -> Tensor:
+        covered, not_finite = noisy(question, pull, make)
+        tally.add(not_finite)
+        return covered
+
+    def train(question: PullbackQuestion, pull: Pull, make: Make, learn: Use, times: int) -> None:
+        def step() -> Tensor:
+            covered, not_finite = noisy(question, pull, make)
+            learn(covered)
+            return bad.add_(not_finite)
+
+        if (asked := (question, pull, make, learn)) not in steps:
             steps.clear()
-            steps[loss, question] = recorded(noisy(loss, question), images.device, [noise.counted])
-        found = steps[loss, question](generated, *public)
-        tally.add(found[-1].to(torch.int64))
-        return found[:-1].view(generated.shape).clone()  # what was recorded is overwritten by the next answer
+            steps[asked] = recorded(step, images.device, [noise.counted])
+        bad.zero_()
+        for _ in range(times):
+            steps[asked]()
+        tally.add(bad.clone())
 
-    def noisy(loss: BatchLoss, question: PullbackQuestion) -> Callable[..., Tensor]:
-        """From public values to the answer, and behind it a 1 if the gradient is not finite.
+    def noisy(question: PullbackQuestion, pull: Pull, make: Make) -> tuple[Tensor, Tensor]:
+        """The answer, and 1 if the gradient is not finite.
 
         Sample and noise are drawn in here, by a graphics card in the same recording: no clean gradient leaves it.
         """
-        places = places_for(facts.size, question.sampling_rate)
-
-        def step(generated: Tensor, *public: Tensor) -> Tensor:
+        with beside.begin():  # who takes part is not for what is generated to wait for
+            places = places_for(facts.size, question.sampling_rate)
             numbers, count = seated_sample(noise, len(labels), question.sampling_rate, places, images.device)
-            shown = _shown(images, labels, facts, numbers, count, generated.dtype)
-            with torch.enable_grad():
-                leaf = generated.detach().requires_grad_()
-                (slope,) = torch.autograd.grad(loss(leaf, *public, *shown), leaf)
-            # What a loss makes of no records is no one's business.
-            slope = torch.where(count > 0, slope, 0.0)
-            total, bad = shortened_sum(slope[None], question.clip_norm, each_image=question.each_image)
-            covered = noise.add_normal(total, question.noise_multiplier * question.sensitivity).to(generated.dtype)
-            return torch.cat([covered.flatten(), bad.to(covered.dtype)[None]])
+            shown, any_shown = _shown(images, labels, facts, numbers, count), count > 0
+        generated, *public = make()
+        check_generated(generated)
+        beside.join(any_shown, *shown)
+        slope = pull(generated, *public, *shown)
+        if slope.shape != generated.shape or slope.dtype != generated.dtype:
+            raise ConfigError(
+                f"a pull must be of the form of what is generated, {generated.dtype} of {list(generated.shape)}, and "
+                f"not {slope.dtype} of {list(slope.shape)}"
+            )
+        # What is made of no records is no one's business.
+        slope = torch.where(any_shown, slope, 0.0)
+        total, not_finite = shortened_sum(slope.detach()[None], question.clip_norm, each_image=question.each_image)
+        covered = noise.add_normal(total, question.noise_multiplier * question.sensitivity)
+        return covered.to(generated.dtype), not_finite
 
-        return step
-
-    return answer
+    return answer, train
 
 
 def pulling_by_wards(
@@ -124,6 +145,12 @@ def pulling_by_wards(
     return check, answer
 
 
+def check_generated(generated: Tensor) -> None:
+    """Refuse images whose gradient could not be bounded."""
+    if generated.dtype not in (torch.float32, torch.float64):
+        raise ConfigError("gradients are asked for in float32 or float64; in less, clipping would not hold")
+
+
 def _check_said(said: Tensor) -> None:
     """Refuse what could not be bounded; the form of what wards say ``[w, ...]`` is that of public code."""
     if said.dtype not in (torch.float32, torch.float64) or said.ndim < 3:
@@ -145,13 +172,13 @@ def _asked(question: PullbackQuestion, wards: Wards) -> int:
 
 
 def _shown(
-    images: Tensor, labels: Tensor, facts: PublicFacts, numbers: Tensor, count: Tensor, dtype: torch.dtype
+    images: Tensor, labels: Tensor, facts: PublicFacts, numbers: Tensor, count: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The first ``count []`` of these records, normalised ``[n, c, h, w]``, labels, weights ``[n]``; the rest is blank.
 
     Not filled up with other records, even of weight 0: a record that was not drawn must not be there at all.
     """
     drawn = torch.arange(len(numbers), device=count.device) < count
-    weights = torch.where(drawn, 1 / count.clamp_min(1).to(dtype), 0.0)
-    shown = torch.where(drawn[:, None, None, None], normalise(images[numbers], facts, dtype), 0.0)
+    weights = torch.where(drawn, 1 / count.clamp_min(1), 0.0)
+    shown = torch.where(drawn[:, None, None, None], normalise(images[numbers], facts), 0.0)
     return shown, torch.where(drawn, labels[numbers], 0), weights
