@@ -183,7 +183,9 @@ def test_steps_on_the_weights_of_a_network_are_those_of_adam():
         assert torch.allclose(ours.state_dict()[name].float(), value.float(), atol=1e-4), name
 
 
-def test_on_a_card_all_values_take_the_same_step_at_once():
+@pytest.mark.parametrize("piece", [descent._PIECE, 7])
+def test_on_a_card_all_values_take_the_same_step_at_once(piece, monkeypatch):
+    monkeypatch.setattr(descent, "_PIECE", piece)
     random = torch.Generator().manual_seed(0)
     shapes = (3, 2, 4, 4), (5,), (6, 1)
     plain, fused = ([torch.zeros(shape, dtype=torch.float64) for shape in shapes] for _ in range(2))
@@ -198,6 +200,12 @@ def test_on_a_card_all_values_take_the_same_step_at_once():
         other._at_once(slopes)
         for ours, theirs in zip([*fused, *other.tensors.values()], [*plain, *one.tensors.values()], strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0.0)  # of a rate in float32
+
+
+def test_what_does_not_lie_in_one_piece_is_not_moved_at_once():
+    values = [torch.zeros(18)[::2]]
+    with pytest.raises(ValueError, match="in one piece"):
+        Adam(values, betas=(0.9, 0.999))._at_once(values)
 
 
 def test_weights_decay_as_by_adam():

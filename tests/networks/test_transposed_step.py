@@ -32,10 +32,10 @@ def generator(side=8, channels=1, width=8):
     return network, codes, torch.randn(7, *facts.shape, generator=random)
 
 
-def compare(network, codes, slope, device, *, near):
+def compare(network, codes, slope, device, narrow, *, near):
     """Two steps by hand, and by autograd in float64."""
     plain, given = _ByAutograd(copy.deepcopy(network).double()), network.to(device)
-    hand = _ByHand(given)
+    hand = _ByHand(given, narrow)
     for _ in range(2):
         theirs, ours = plain.images(codes.double()), hand.images(codes.to(device, next(given.parameters()).dtype))
         assert ours.shape == theirs.shape
@@ -49,21 +49,25 @@ def compare(network, codes, slope, device, *, near):
         torch.testing.assert_close(given.state_dict()[name].cpu().to(value), value, rtol=near, atol=near)
 
 
-@pytest.mark.parametrize(("side", "channels", "width"), [(8, 1, 8), (10, 3, 4), (12, 1, 5)])
-def test_a_step_by_hand_is_that_of_autograd(side, channels, width):
+SIZES = pytest.mark.parametrize(("side", "channels", "width"), [(8, 1, 8), (10, 3, 4), (12, 1, 5)])
+
+
+@SIZES
+@pytest.mark.parametrize(("narrow", "near"), [(torch.float64, 1e-8), (torch.bfloat16, 0.1)])
+def test_a_step_by_hand_is_that_of_autograd(side, channels, width, narrow, near):
     network, codes, slope = generator(side, channels, width)
-    compare(network.double(), codes, slope, "cpu", near=1e-8)
+    compare(network.double(), codes, slope, "cpu", narrow, near=near)
 
 
 @needs_kernels
-@pytest.mark.parametrize(("side", "channels", "width"), [(8, 1, 8), (10, 3, 4), (12, 1, 5)])
-@pytest.mark.parametrize("tile", [16, 4096])
-def test_a_step_by_kernels_is_that_of_autograd(side, channels, width, tile, monkeypatch):
+@SIZES
+@pytest.mark.parametrize(("narrow", "near", "tile"), [(torch.float32, 1e-4, 16), (torch.bfloat16, 0.1, 4096)])
+def test_a_step_by_kernels_is_that_of_autograd(side, channels, width, narrow, near, tile, monkeypatch):
     monkeypatch.setattr(batch_kernels, "fits", lambda maps: True)
     monkeypatch.setattr(image_kernels, "fits", lambda maps, weight: True)
     monkeypatch.setattr(batch_kernels, "TILE", tile)
-    # On a card convolutions are of numbers with ten bits behind the point.
-    compare(*generator(side, channels, width), CARD, near=1e-4 if CARD == "cpu" else 2e-2)
+    # On a card convolutions are of numbers with ten bits behind the point at most.
+    compare(*generator(side, channels, width), CARD, narrow, near=near if CARD == "cpu" else max(near, 0.02))
 
 
 @needs_kernels

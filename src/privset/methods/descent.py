@@ -14,6 +14,9 @@ from torch import Tensor
 
 from privset.facts import PublicFacts, pixel_range
 
+_PIECE = 2**14
+"""Numbers that are moved as one piece."""
+
 
 class Adam:
     """Adam on a few tensors, in place.
@@ -60,7 +63,8 @@ class Adam:
         """A step whose count was raised already, by one operation."""
         # Which wants all that belong together to lie alike.
         alike = [_lying_like(value, slope) for value, slope in zip(self._values, slopes, strict=True)]
-        kept = (self._values, alike, self._means, self._squares)
+        together = zip(self._values, alike, self._means, self._squares, strict=True)
+        kept = zip(*(piece for some in together for piece in _in_pieces(some)), strict=True)
         _move(*kept, count=self._count.float(), rate=self._rate.float(), betas=self._betas, decay=self._decay)
 
 
@@ -92,6 +96,17 @@ def _move(
         amsgrad=False,
         maximize=False,
     )
+
+
+def _in_pieces(alike: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
+    """Tensors that lie alike -> smaller ones: of one that is whole, a small part of a card would take care."""
+    if not all(one.is_contiguous() or _is_last(one) for one in alike):
+        raise ValueError("what a card is to move must lie in one piece in memory")
+    return list(zip(*(one.as_strided((one.numel(),), (1,)).split(_PIECE) for one in alike), strict=True))
+
+
+def _is_last(value: Tensor) -> bool:
+    return value.ndim == 4 and value.is_contiguous(memory_format=torch.channels_last)
 
 
 def _lying_like(value: Tensor, slope: Tensor) -> Tensor:

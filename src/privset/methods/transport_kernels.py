@@ -13,8 +13,10 @@ from torch import Tensor
 
 from privset.kernel_language import AVAILABLE, jit, tl, triton
 
-MOST = 16_384
-"""Costs that one program can hold."""
+MOST = 128
+"""Images on each side whose costs one program can hold."""
+SQUARE = 64
+"""Others whose costs it holds side by side; more are held in two halves."""
 BESIDE = 16
 """Others that a program compares an image with together."""
 
@@ -25,8 +27,8 @@ def fits(images: Tensor, others: Tensor) -> bool:
 
 
 def small(images: Tensor, others: Tensor) -> bool:
-    """Whether one program can hold all costs: those of 128 images and as many others, or fewer."""
-    return images.dtype == others.dtype == torch.float32 and _held(len(images), len(others))[2] <= MOST
+    """Whether one program can hold all costs."""
+    return images.dtype == others.dtype == torch.float32 and max(len(images), len(others)) <= MOST
 
 
 def costs(
@@ -71,7 +73,7 @@ def plans(
     Returns:
         How much of the weight of each image goes where, and of each other one, both ``[n, k]``.
     """
-    (rows, columns), (high, wide, held) = costs.shape, _held(*costs.shape)
+    (rows, columns), (high, wide, halves) = costs.shape, _held(*costs.shape)
     costs, turned = costs.contiguous(), turned.contiguous()
     there, back = torch.empty_like(costs), torch.empty_like(costs)
     with torch.cuda.device_of(costs):
@@ -88,7 +90,8 @@ def plans(
             steps=len(temperatures),
             high=high,
             wide=wide,
-            num_warps=16 if held > 4096 else 4,
+            halves=halves,
+            num_warps=min(32, max(4, high * wide // 128)),
         )
     return there, back
 
@@ -121,8 +124,9 @@ def _on_device(temperatures: tuple[float, ...], device: torch.device) -> Tensor:
 
 
 def _held(rows: int, columns: int) -> tuple[int, int, int]:
+    """Rows and columns of the tiles that costs are held in, and how many of these are beside each other."""
     high, wide = (max(16, triton.next_power_of_2(side)) for side in (rows, columns))
-    return high, wide, high * wide
+    return high, min(wide, SQUARE), max(1, wide // SQUARE)
 
 
 @jit
@@ -169,32 +173,67 @@ def _plans_kernel(
     steps: tl.constexpr,
     high: tl.constexpr,
     wide: tl.constexpr,
+    halves: tl.constexpr,
 ):
-    """Weights of what lies outside are 0, so that it counts for nothing; what is found for it is not kept."""
+    """Weights of what lies outside are 0, so that it counts for nothing; what is found for it is not kept.
+
+    The costs are held twice, once turned, so that a tile is always summed up along its last axis, which lies within a
+    warp; and, of many others, in two halves: square tiles are summed up several times as fast as wide ones.
+    """
     row, column = tl.arange(0, high), tl.arange(0, wide)
-    inside = (row < rows)[:, None] & (column < columns)[None, :]
-    place = row[:, None] * columns + column[None, :]
-    cost = tl.load(costs + place, mask=inside, other=0.0)
-    # The same once more, turned, and in memory so: a tile that is read along its last axis is summed up along it within
-    # a warp, without waiting for others.
-    turned_inside = (column < columns)[:, None] & (row < rows)[None, :]
-    turned = tl.load(turned_costs + column[:, None] * rows + row[None, :], mask=turned_inside, other=0.0)
-    weight, other_weight = tl.where(row < rows, 1.0 / rows, 0.0), tl.where(column < columns, 1.0 / columns, 0.0)
-    if weighted:
-        other_weight = tl.load(other_weights + column, mask=column < columns, other=0.0)
+    cost, turned = _held_costs(costs, turned_costs, row, column, rows, columns)
+    weight, other_weight = tl.where(row < rows, 1.0 / rows, 0.0), _weights(other_weights, column, columns, weighted)
     log, other_log = _log(weight), _log(other_weight)
+    # The other half; where there is none, the first again, which is not looked at.
+    more = column + wide * (halves - 1)
+    more_cost, more_turned = _held_costs(costs, turned_costs, row, more, rows, columns)
+    more_weight = _weights(other_weights, more, columns, weighted)
+    more_log = _log(more_weight)
     warmth = tl.load(temperatures)
-    potential, _ = _softmin(cost, other_log, warmth)
-    other, _ = _softmin(turned, log, warmth)
+    potential, _, _ = _softmin(cost, more_cost, other_log, more_log, warmth, halves)
+    other, _, _ = _softmin(turned, turned, log, log, warmth, 1)
+    more_other, _, _ = _softmin(more_turned, more_turned, log, log, warmth, 1)
     for step in range(steps):
         warmth = tl.load(temperatures + step)
-        new, _ = _softmin(cost, other_log + other / warmth, warmth)
-        other_new, _ = _softmin(turned, log + potential / warmth, warmth)
+        logs, more_logs = other_log + other / warmth, more_log + more_other / warmth
+        new, _, _ = _softmin(cost, more_cost, logs, more_logs, warmth, halves)
+        logs = log + potential / warmth
+        other_new, _, _ = _softmin(turned, turned, logs, logs, warmth, 1)
         potential, other = (potential + new) / 2, (other + other_new) / 2
-    _, shares = _softmin(cost, other_log + other / warmth, warmth)
-    _, other_shares = _softmin(turned, log + potential / warmth, warmth)
-    tl.store(there + place, weight[:, None] * shares, mask=inside)
-    tl.store(back + row[None, :] * columns + column[:, None], other_weight[:, None] * other_shares, mask=turned_inside)
+        if halves == 2:
+            more_new, _, _ = _softmin(more_turned, more_turned, logs, logs, warmth, 1)
+            more_other = (more_other + more_new) / 2
+    logs, more_logs = other_log + other / warmth, more_log + more_other / warmth
+    _, shares, more_shares = _softmin(cost, more_cost, logs, more_logs, warmth, halves)
+    _keep(there, weight[:, None] * shares, row[:, None], column[None, :], rows, columns)
+    logs = log + potential / warmth
+    _, shares, _ = _softmin(turned, turned, logs, logs, warmth, 1)
+    _keep(back, other_weight[:, None] * shares, row[None, :], column[:, None], rows, columns)
+    if halves == 2:
+        _keep(there, weight[:, None] * more_shares, row[:, None], more[None, :], rows, columns)
+        _, shares, _ = _softmin(more_turned, more_turned, logs, logs, warmth, 1)
+        _keep(back, more_weight[:, None] * shares, row[None, :], more[:, None], rows, columns)
+
+
+@jit
+def _held_costs(costs, turned, row, column, rows: tl.constexpr, columns: tl.constexpr):
+    inside = (row < rows)[:, None] & (column < columns)[None, :]
+    turned_inside = (column < columns)[:, None] & (row < rows)[None, :]
+    held = tl.load(costs + row[:, None] * columns + column[None, :], mask=inside, other=0.0)
+    return held, tl.load(turned + column[:, None] * rows + row[None, :], mask=turned_inside, other=0.0)
+
+
+@jit
+def _weights(weights, column, columns: tl.constexpr, weighted: tl.constexpr):
+    found = tl.where(column < columns, 1.0 / columns, 0.0)
+    if weighted:
+        found = tl.load(weights + column, mask=column < columns, other=0.0)
+    return found
+
+
+@jit
+def _keep(plan, values, row, column, rows: tl.constexpr, columns: tl.constexpr):
+    tl.store(plan + row * columns + column, values, mask=(row < rows) & (column < columns))
 
 
 @jit
@@ -203,13 +242,20 @@ def _log(weight):
 
 
 @jit
-def _softmin(cost, logs, warmth):
-    """The smooth minimum of each row, and the share of each cost in it."""
-    values = logs[None, :] - cost * (1.0 / warmth)  # one division for all of them
-    largest = tl.max(values, axis=1)
-    heavy = tl.exp(values - largest[:, None])
-    total = tl.sum(heavy, axis=1)
-    return -warmth * (largest + tl.log(total)), heavy / total[:, None]
+def _softmin(cost, more_cost, logs, more_logs, warmth, halves: tl.constexpr):
+    """The smooth minimum of each row, of one tile or of two beside each other, and the share of each cost in it."""
+    cold = 1.0 / warmth  # one division for all of them
+    values = logs[None, :] - cost * cold
+    largest, more = tl.max(values, axis=1), values
+    if halves == 2:
+        more = more_logs[None, :] - more_cost * cold
+        largest = tl.maximum(largest, tl.max(more, axis=1))
+        more = tl.exp(more - largest[:, None])
+    values = tl.exp(values - largest[:, None])
+    total = tl.sum(values, axis=1)
+    if halves == 2:
+        total += tl.sum(more, axis=1)
+    return -warmth * (largest + tl.log(total)), values / total[:, None], more / total[:, None]
 
 
 @jit

@@ -25,7 +25,7 @@ BESIDE = 4
 def fits(maps: Tensor) -> bool:
     """Whether the kernels can take maps ``[n, c, h, w]``; of a single number there is no variance."""
     few = maps.shape[1] <= WIDEST and maps.shape[1] < maps.numel() <= MOST
-    return AVAILABLE and maps.is_cuda and maps.dtype == torch.float32 and few
+    return AVAILABLE and maps.is_cuda and maps.dtype in (torch.bfloat16, torch.float32) and few
 
 
 def norm_leaky(
@@ -84,7 +84,8 @@ def _form(maps: Tensor) -> dict[str, int]:
 def _sums(maps: Tensor) -> Tensor:
     """Where each program leaves two sums for each channel."""
     form = _form(maps)
-    return maps.new_empty(triton.cdiv(form["rows"], form["high"]), 2 * form["wide"])
+    shape = triton.cdiv(form["rows"], form["high"]), 2 * form["wide"]
+    return torch.empty(shape, device=maps.device)
 
 
 def _together(sums: Tensor) -> Tensor:
@@ -114,8 +115,8 @@ def _together_kernel(sums, total, programs, count: tl.constexpr, high: tl.conste
 def _sums_kernel(maps, sums, rows, channels: tl.constexpr, wide: tl.constexpr, high: tl.constexpr):
     """Of how far numbers lie from the first one of their channel, and of the squares: no digits are lost to a mean."""
     channel, real, inside, place = _places(rows, channels, wide, high)
-    first = tl.load(maps + channel, mask=real, other=0.0)
-    apart = tl.where(inside, tl.load(maps + place, mask=inside, other=0.0) - first[None, :], 0.0)
+    first, values = _read(maps, channel, real), _read(maps, place, inside)
+    apart = tl.where(inside, values - first[None, :], 0.0)
     _leave(sums, tl.sum(apart, axis=0), tl.sum(apart * apart, axis=0), wide)
 
 
@@ -138,8 +139,7 @@ def _norm_kernel(
     high: tl.constexpr,
 ):
     channel, real, inside, place = _places(rows, channels, wide, high)
-    values = tl.load(maps + place, mask=inside, other=0.0)
-    first = tl.load(maps + channel, mask=real, other=0.0)
+    values, first = _read(maps, place, inside), _read(maps, channel, real)
     apart, squares = tl.load(total + channel) / rows, tl.load(total + wide + channel) / rows
     mean, variance = first + apart, tl.maximum(squares - apart * apart, 0.0)
     if tl.program_id(0) == 0:
@@ -229,13 +229,19 @@ def _before(
     channels: tl.constexpr,
 ):
     """The slope by what was normed, that itself, and how fast it changes with the maps."""
-    values, by_normed = tl.load(maps + place, mask=inside, other=0.0), tl.load(slope + place, mask=inside, other=0.0)
+    values, by_normed = _read(maps, place, inside), _read(slope, place, inside)
     mean = tl.load(moments + channel, mask=real, other=0.0)
     sharp = 1 / tl.sqrt(tl.load(moments + channels + channel, mask=real, other=1.0) + eps)
     scale, shift = tl.load(weight + channel, mask=real, other=0.0), tl.load(bias + channel, mask=real, other=0.0)
     normed = tl.where(inside, (values - mean[None, :]) * sharp[None, :], 0.0)
     by_normed = tl.where(normed * scale[None, :] + shift[None, :] > 0, by_normed, leak * by_normed)
     return by_normed, normed, sharp * scale
+
+
+@jit
+def _read(values, place, inside):
+    """Numbers to compute with: half as many bits are enough to lie in memory with."""
+    return tl.load(values + place, mask=inside, other=0.0).to(tl.float32)
 
 
 @jit

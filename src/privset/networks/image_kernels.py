@@ -22,13 +22,13 @@ WIDEST = 128
 def fits(maps: Tensor, weight: Tensor) -> bool:
     """Whether the kernels can make an image of maps ``[n, c, h, w]`` by a weight ``[few, c, k, k]`` of odd sides."""
     few = len(weight) <= FEW and maps.shape[1] <= WIDEST and all(side % 2 for side in weight.shape[2:])
-    return AVAILABLE and maps.is_cuda and maps.dtype == torch.float32 and few
+    return AVAILABLE and maps.is_cuda and maps.dtype in (torch.bfloat16, torch.float32) and few
 
 
 def drawn(maps: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Maps ``[n, c, h, w]``, weight ``[few, c, k, k]`` of odd sides, bias -> tanh of their convolution, as large."""
     maps = maps.contiguous(memory_format=torch.channels_last)
-    images = maps.new_empty(len(maps), len(weight), *maps.shape[2:])
+    images = weight.new_empty(len(maps), len(weight), *maps.shape[2:])
     with torch.cuda.device_of(maps):
         _drawn_kernel[(_programs(maps),)](maps, _laid(weight), bias, images, **_form(maps, weight))
     return images
@@ -89,7 +89,9 @@ def _drawn_kernel(
             inside = (pixel < count) & (row + down >= 0) & (row + down < height)
             inside = inside & (column + right >= 0) & (column + right < width)
             there = (pixel + down * width + right)[:, None] * channels + channel[None, :]
-            values = tl.load(maps + there, mask=inside[:, None] & (channel < channels)[None, :], other=0.0)
+            values = tl.load(maps + there, mask=inside[:, None] & (channel < channels)[None, :], other=0.0).to(
+                tl.float32
+            )
             by = tl.load(weight + (of * tall * broad + tap) * channels + channel, mask=channel < channels, other=0.0)
             total += tl.sum(values * by[None, :], axis=1)
         bent = 2 / (1 + tl.exp(-2 * total)) - 1

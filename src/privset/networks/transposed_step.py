@@ -36,7 +36,8 @@ class GeneratorStep(abc.ABC):
 
 def generator_step(network: TransposedGenerator) -> GeneratorStep:
     """The fastest form where the network is. On a graphics card its weights come to lie channels last."""
-    return _ByHand(network) if next(network.parameters()).is_cuda and batch_kernels.AVAILABLE else _ByAutograd(network)
+    on_card = next(network.parameters()).is_cuda and batch_kernels.AVAILABLE
+    return _ByHand(network, torch.bfloat16) if on_card else _ByAutograd(network)
 
 
 class _ByAutograd(GeneratorStep):
@@ -70,7 +71,8 @@ class _Norm:
             options = {"momentum": momentum, "eps": norm.eps, "leak": leak}
             found, self._moments = batch_kernels.norm_leaky(maps, norm.weight, norm.bias, *running, **options)
             return found
-        return F.leaky_relu(F.batch_norm(maps, *running, norm.weight, norm.bias, True, momentum, norm.eps), leak)
+        normed = F.batch_norm(maps.to(norm.weight), *running, norm.weight, norm.bias, True, momentum, norm.eps)
+        return F.leaky_relu(normed, leak).to(maps.dtype)
 
     def slopes(self, slope: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """By the maps, by scales and by shifts."""
@@ -79,89 +81,105 @@ class _Norm:
             given = (slope, maps, norm.weight, norm.bias, self._moments)
             return batch_kernels.slopes(*given, eps=norm.eps, leak=leak)
         with torch.enable_grad():
-            given, weight, bias = (value.detach().requires_grad_() for value in (maps, norm.weight, norm.bias))
+            given, weight, bias = (
+                value.detach().requires_grad_() for value in (maps.to(norm.weight), norm.weight, norm.bias)
+            )
             normed = F.batch_norm(given, None, None, weight, bias, True, 0.0, norm.eps)
-            by_maps, by_weight, by_bias = torch.autograd.grad(F.leaky_relu(normed, leak), (given, weight, bias), slope)
-        return by_maps, by_weight, by_bias
+            by_maps, by_weight, by_bias = torch.autograd.grad(
+                F.leaky_relu(normed, leak), (given, weight, bias), slope.to(given)
+            )
+        return by_maps.to(maps.dtype), by_weight, by_bias
 
 
 class _ByHand(GeneratorStep):
-    def __init__(self, network: TransposedGenerator) -> None:
+    """Maps, and weights that make maps of maps, in few bits; what is summed up of them, and the weights, in all.
+
+    Args:
+        network: Whose steps.
+        narrow: In what maps lie in memory.
+    """
+
+    def __init__(self, network: TransposedGenerator, narrow: torch.dtype) -> None:
         network.layers.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         first, *between, last, _ = network.layers
         self._network, self._first = network, cast(nn.ConvTranspose2d, first).weight
-        self._last = cast(nn.Conv2d, last)
+        self._last, self._narrow = cast(nn.Conv2d, last), narrow
         self._norms = [_Norm(*between[at : at + 2]) for at in range(0, len(between), 3)]
         self._grows = [cast(nn.ConvTranspose2d, layer) for layer in between[2::3]]
         self._device = self._last.weight.device
-        self._beside = Beside(self._device)
+        # One for each weight: they wait for nothing but the maps.
+        self._beside = [Beside(self._device) for _ in range(2 + len(self._grows))]
         self._kept: list[Tensor] = []
+        self._narrowed: list[Tensor] = []
 
     @torch.no_grad()
     def images(self, codes: Tensor) -> Tensor:
         network, (rows, columns) = self._network, self._first.shape[2:]
         with tensor_cores(self._device):
-            values = network.embedded(codes)
-            maps = (values @ _flat(self._first)).view(len(codes), rows, columns, -1).permute(0, 3, 1, 2)
+            with self._beside[0].begin():
+                grows = [grow.weight.to(self._narrow) for grow in self._grows]
+            values, first = network.embedded(codes).to(self._narrow), _flat(self._first).to(self._narrow)
+            maps = (values @ first).view(len(codes), rows, columns, -1).permute(0, 3, 1, 2)
             found = [self._norms[0].values(maps)]
-            for norm, grow in zip(self._norms[1:], self._grows, strict=True):
-                maps = F.conv_transpose2d(found[-1], grow.weight, None, grow.stride, cast(Size, grow.padding))
+            self._beside[0].join(*grows)
+            for norm, grow, weight in zip(self._norms[1:], self._grows, grows, strict=True):
+                maps = F.conv_transpose2d(found[-1], weight, None, grow.stride, cast(Size, grow.padding))
                 found.append(norm.values(maps))
             weight, bias = self._last.weight, cast(Tensor, self._last.bias)
             if image_kernels.fits(found[-1], weight):
                 whole = image_kernels.drawn(found[-1], weight, bias)
             else:
-                whole = F.conv2d(found[-1], weight, bias, padding=self._last.padding).tanh()
-        self._kept = [codes, values, *found, whole]
+                whole = F.conv2d(found[-1].to(weight), weight, bias, padding=self._last.padding).tanh()
+        self._kept, self._narrowed = [codes, values, *found, whole], [first, *grows]
         return network.cut(whole)
 
     @torch.no_grad()
     def slopes(self, slope: Tensor) -> Sequence[Tensor]:
-        (codes, values, *found, whole), beside = self._kept, self._beside
+        (codes, values, *found, whole), (first, *grows) = self._kept, self._narrowed
         lower, right = (whole.shape[side] - slope.shape[side] for side in (2, 3))
-        slope = F.pad(slope, (0, right, 0, lower)) if lower or right else slope
+        slope, wide = F.pad(slope, (0, right, 0, lower)) if lower or right else slope, self._first.dtype
         with tensor_cores(self._device):
             by_found, slopes = self._by_image(slope, whole, found[-1])
-            for norm, grow, before in zip(self._norms[:0:-1], self._grows[::-1], found[-2::-1], strict=True):
+            each = zip(self._norms[1:], self._grows, grows, found, self._beside[2:], strict=False)
+            for norm, grow, weight, before, beside in reversed(list(each)):
                 by_maps, *affine = norm.slopes(by_found)
                 with beside.begin():
-                    slopes = [_by(by_maps, before, grow, weight=True), *affine, *slopes]
+                    slopes = [_by(by_maps, before, weight, grow, of_weight=True).to(wide), *affine, *slopes]
                 self._kept.append(by_maps)  # for as long as it is looked at beside
-                by_found = _by(by_maps, before, grow, weight=False)
+                by_found = _by(by_maps, before, weight, grow, of_weight=False)
             by_maps, *affine = self._norms[0].slopes(by_found)
             by_maps = by_maps.permute(0, 2, 3, 1).flatten(1)
-            with beside.begin():
-                by_first = (values.T @ by_maps).view(_last(self._first).shape).permute(0, 3, 1, 2)
-            by_values = by_maps @ _flat(self._first).T
+            with self._beside[1].begin():
+                by_first = (values.T @ by_maps).to(wide).view(_last(self._first).shape).permute(0, 3, 1, 2)
             classes, length = len(self._network.embedding), self._network.length
-            by_embedding = codes[:, -classes:].T @ by_values[:, length:]
+            by_embedding = codes[:, -classes:].T @ (by_maps @ first.T)[:, length:].to(wide)
         slopes = [by_embedding, by_first, *affine, *slopes]
-        beside.join(*slopes)
-        self._kept = []
+        for beside in self._beside:
+            beside.join(*slopes)
+        self._kept, self._narrowed = [], []
         return slopes
 
     def _by_image(self, slope: Tensor, whole: Tensor, maps: Tensor) -> tuple[Tensor, list[Tensor]]:
         """By the maps that the image is made of; by weight and bias of what makes it."""
         weight = self._last.weight
         if not image_kernels.fits(maps, weight):
-            slope = torch.ops.aten.tanh_backward(slope, whole)
-            by_maps, *others = torch.ops.aten.convolution_backward(
-                slope, maps, weight, [len(weight)], (1, 1), self._last.padding, (1, 1), False, (0, 0), 1, (True,) * 3
-            )
-            return by_maps, others
+            slope, places = torch.ops.aten.tanh_backward(slope, whole), ((1, 1), self._last.padding, (1, 1))
+            given, what = (slope, maps.to(weight), weight, [len(weight)]), (True, True, True)
+            by_maps, *others = torch.ops.aten.convolution_backward(*given, *places, False, (0, 0), 1, what)
+            return by_maps.to(maps), others
         by_maps, around = image_kernels.slopes(slope, whole, maps, weight)
-        with self._beside.begin():
-            by_taps = around @ maps.permute(0, 2, 3, 1).flatten(0, 2)
+        with self._beside[0].begin():
+            by_taps = (around @ maps.permute(0, 2, 3, 1).flatten(0, 2)).to(weight.dtype)
             by_weight = by_taps.unflatten(1, tuple(weight.shape[2:])).permute(0, 3, 1, 2)
-            by_bias = around[:, around.shape[1] // 2].sum(1)
+            by_bias = around[:, around.shape[1] // 2].sum(1, dtype=weight.dtype)
         self._kept.append(around)
         return by_maps, [by_weight, by_bias]
 
 
-def _by(slope: Tensor, maps: Tensor, grow: nn.ConvTranspose2d, *, weight: bool) -> Tensor:
+def _by(slope: Tensor, maps: Tensor, weight: Tensor, grow: nn.ConvTranspose2d, *, of_weight: bool) -> Tensor:
     """The slope of a transposed convolution by its weight, or by the maps that it was given."""
-    given, places = (slope, maps, grow.weight, None), (grow.stride, grow.padding, (1, 1), True, (0, 0), 1)
-    return torch.ops.aten.convolution_backward(*given, *places, (not weight, weight, False))[weight]
+    places, what = (grow.stride, grow.padding, (1, 1), True, (0, 0), 1), (not of_weight, of_weight, False)
+    return torch.ops.aten.convolution_backward(slope, maps, weight, None, *places, what)[of_weight]
 
 
 def _last(weight: Tensor) -> Tensor:
