@@ -112,8 +112,8 @@ def test_gradients_on_generated_images_are_those_of_the_loss_clipped_one_by_one(
     seen = torch.cat([torch.rand(5, 192), torch.nn.functional.one_hot(labels, 3).float()], dim=1)
 
     def loss(weights, image, _):
-        hidden = (image @ weights["weight1"] + weights["bias1"]).relu()
-        return torch.nn.functional.softplus(hidden @ weights["weight2"] + weights["bias2"]).squeeze()
+        hidden = (weights["weight1"] @ image + weights["bias1"]).relu()
+        return torch.nn.functional.softplus(weights["weight2"] @ hidden + weights["bias2"]).squeeze()
 
     expected, _ = clipped_gradient_sum(loss, game.discriminator, [(seen, labels)], clip_norm=clip_norm)
     found = game.fake_gradient(seen)
@@ -194,7 +194,7 @@ def test_a_label_is_seen_as_strongly_as_is_set_on_records_and_on_generated_image
         game = game_for(facts, dataclasses.replace(TINY_CGAN, label_weight=weight))
         seen = torch.cat([torch.full((64,), 0.5), weight * torch.tensor([0.0, 1.0, 0.0])])
         weights = game.discriminator
-        logit = (seen @ weights["weight1"] + weights["bias1"]).relu() @ weights["weight2"] + weights["bias2"]
+        logit = weights["weight2"] @ (weights["weight1"] @ seen + weights["bias1"]).relu() + weights["bias2"]
         assert torch.allclose(game.loss_of_record()(weights, *record), torch.nn.functional.softplus(-logit[0]))
         given, nothing = [], {name: torch.zeros_like(value) for name, value in weights.items()}
         monkeypatch.setattr(game, "fake_gradient", lambda seen, given=given, none=nothing: given.append(seen) or none)

@@ -84,6 +84,10 @@ NETWORKS = [
         ),
         (1, 8, 8),
     ),
+    (  # rows so short that they might be added up by one product, whose channels lie last
+        nn.Sequential(nn.Conv2d(1, 9, 3), nn.ReLU(), nn.Conv2d(9, 3, (2, 3)), nn.Flatten(), nn.Linear(60, 3)),
+        (1, 8, 8),
+    ),
 ]
 
 
@@ -235,6 +239,45 @@ def test_layers_in_between_see_one_record_at_a_time():
     assert shapes == [((3,), (3,))]
 
 
+def test_a_loss_of_its_own_kind_that_looks_at_the_label_first_is_that_of_vmap():
+    """As a discriminator's: it is shown the label beside the image, and says one number."""
+
+    def before(image, label):
+        return torch.cat([image.flatten(), (torch.arange(3) == label).to(image.dtype)])
+
+    def after(values, label):
+        return F.softplus(-values).squeeze() * (1 + label)
+
+    stages = [Stage(weight="a.weight", bias="a.bias", then=torch.tanh), Stage(weight="b.weight", bias="b.bias")]
+    layers = nn.ModuleDict({"a": nn.Linear(67, 5), "b": nn.Linear(5, 1)}).double()
+    images, labels = batch((1, 8, 8), 7)
+    loss = LayeredLoss(stages, before=before, after=after)
+
+    def in_one(parameters, image, label):
+        hidden = torch.tanh(F.linear(before(image, label), parameters["a.weight"], parameters["a.bias"]))
+        return after(F.linear(hidden, parameters["b.weight"], parameters["b.bias"]), label)
+
+    for clip_norm in (0.01, 1e6):
+        ours, _ = sums(loss, layers, images, labels, clip_norm=clip_norm)
+        theirs, _ = sums(in_one, layers, images, labels, clip_norm=clip_norm)
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-13)
+    parameters = {name: value.detach() for name, value in layers.named_parameters()}
+    torch.testing.assert_close(loss(parameters, images[0], labels[0]), in_one(parameters, images[0], labels[0]))
+
+
+def test_what_is_lost_of_a_record_is_seen_one_at_a_time():
+    shapes = []
+
+    def after(values, label):
+        shapes.append((tuple(values.shape), tuple(label.shape)))
+        return values.sum()
+
+    images, labels = batch((5,), 4)
+    weights = {"weight": torch.ones(3, 5, dtype=torch.float64)}
+    record_gradients(LayeredLoss([Stage(weight="weight")], after=after), weights, images, labels)
+    assert shapes == [((3,), ())]
+
+
 BFLOAT16 = 0.08
 """How far from float64, relative to its length, a sum of clipped gradients may be whose layers compute in bfloat16.
 
@@ -302,7 +345,7 @@ def test_bfloat16_gives_no_longer_gradients(number, coarse):
 @pytest.mark.parametrize("clip_norm", [1e-6, 1e-5, 1e-4])
 def test_a_slope_whose_square_vanishes_is_clipped_all_the_same(clip_norm):
     """Sure of a class, the slopes by the logits are too small to be squared in float32; what came in is huge."""
-    loss = LayeredLoss([Stage(weight="w", bias="b")], before=lambda image: (image * 5e17).flatten())
+    loss = LayeredLoss([Stage(weight="w", bias="b")], before=lambda image, _: (image * 5e17).flatten())
     weights = {"w": torch.zeros(10, 784), "b": torch.tensor([0.0] + [-52.2] * 9)}
     chunks = [(torch.ones(1, 1, 28, 28), torch.tensor([0]), torch.ones(1, 1, dtype=torch.bool))]
     totals, _ = clipped_gradient_sums(loss, weights, chunks, samples=1, clip_norm=clip_norm)

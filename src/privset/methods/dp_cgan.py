@@ -27,7 +27,8 @@ from privset.methods.settings import SetConfig, require, require_at_least_one, r
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 from privset.observer import Glimpse, Observer
 from privset.privacy import RELATION, Curator, GaussianEvent, GradientQuestion, PrivacyBudget
-from privset.privacy.clipping import Loss, Parameters, clip_factors
+from privset.privacy.clipping import Parameters, clip_factors
+from privset.privacy.layered import LayeredLoss, Stage
 from privset.recording import recorded, sent
 
 _ORDERS = (*(1 + tenth / 10 for tenth in range(1, 100)), *map(float, range(12, 64)))
@@ -236,16 +237,16 @@ class Game:
         """The discriminator's learning rate in the steps that follow."""
         self._rate.fill_(rate)
 
-    def loss_of_record(self) -> Loss:
+    def loss_of_record(self) -> LayeredLoss:
         """How far from real the discriminator takes a record to be: a function of one record, for the curator."""
         low, width, label_weight = self._low, self._high - self._low, self._label_weight
         numbers = torch.arange(self._classes, device=low.device)
 
-        def loss(weights: Parameters, image: Tensor, label: Tensor) -> Tensor:
-            seen = torch.cat([((image - low) / width).flatten(), label_weight * (numbers == label).to(image.dtype)])
-            return F.softplus(-_apply(weights, seen)).squeeze()
+        def seen(image: Tensor, label: Tensor) -> Tensor:
+            return torch.cat([((image - low) / width).flatten(), label_weight * (numbers == label).to(image.dtype)])
 
-        return loss
+        layers = [Stage(weight="weight1", bias="bias1", then=torch.relu), Stage(weight="weight2", bias="bias2")]
+        return LayeredLoss(layers, before=seen, after=lambda logit, _: F.softplus(-logit).squeeze())
 
     def step(self, codes: Tensor, *real: Tensor) -> Tensor:
         """A step of each network: codes ``[n, d]`` and the noisy mean gradient on records -> the generator's loss."""
@@ -267,19 +268,19 @@ class Game:
         in and what comes back, so its length is known without forming it.
         """
         weights = self.discriminator
-        before = seen @ weights["weight1"] + weights["bias1"]
+        before = F.linear(seen, weights["weight1"], weights["bias1"])
         hidden = before.relu()
-        back2 = (hidden @ weights["weight2"] + weights["bias2"]).sigmoid()
-        back1 = back2 * weights["weight2"].T * (before > 0)
+        back2 = F.linear(hidden, weights["weight2"], weights["bias2"]).sigmoid()
+        back1 = back2 * weights["weight2"] * (before > 0)
         squares = [
             back.square().sum(1) * (given.square().sum(1) + 1) for back, given in ((back1, seen), (back2, hidden))
         ]
         factors = clip_factors(squares[0] + squares[1], self._clip_norm)[:, None] / len(seen)
         back1, back2 = back1 * factors, back2 * factors
         return {
-            "weight1": seen.T @ back1,
+            "weight1": back1.T @ seen,
             "bias1": back1.sum(0),
-            "weight2": hidden.T @ back2,
+            "weight2": back2.T @ hidden,
             "bias2": back2.sum(0),
         }
 
@@ -294,13 +295,19 @@ class Game:
 
 def _layers(inputs: int, width: int, outputs: int, random: torch.Generator, device: torch.device) -> Parameters:
     """Fresh weights of two linear layers: normal, of variance 2 over the inputs; biases are zero."""
+
+    def weight(given: int, wanted: int) -> Tensor:
+        drawn = torch.randn(given, wanted, generator=random) * math.sqrt(2 / given)
+        return drawn.T.contiguous().to(device)
+
     return {
-        "weight1": (torch.randn(inputs, width, generator=random) * math.sqrt(2 / inputs)).to(device),
+        "weight1": weight(inputs, width),
         "bias1": torch.zeros(width, device=device),
-        "weight2": (torch.randn(width, outputs, generator=random) * math.sqrt(2 / width)).to(device),
+        "weight2": weight(width, outputs),
         "bias2": torch.zeros(outputs, device=device),
     }
 
 
 def _apply(weights: Parameters, given: Tensor) -> Tensor:
-    return (given @ weights["weight1"] + weights["bias1"]).relu() @ weights["weight2"] + weights["bias2"]
+    hidden = F.linear(given, weights["weight1"], weights["bias1"]).relu()
+    return F.linear(hidden, weights["weight2"], weights["bias2"])

@@ -58,8 +58,10 @@ def _layered(layers: Sequence[Named], fused: bool) -> LayeredLoss | None:
         _stage(*layers[start], layers[start + 1 : end], fused)
         for start, end in zip(heads, [*heads[1:], len(layers)], strict=True)
     ]
-    before = [layer for _, layer in layers[: heads[0]]]
-    return LayeredLoss(stages, before=_sequence(before, fused) if before else None)
+    if not heads[0]:
+        return LayeredLoss(stages)
+    first = _sequence([layer for _, layer in layers[: heads[0]]], fused)
+    return LayeredLoss(stages, before=lambda image, _: first(image))
 
 
 _BETWEEN = (nn.GroupNorm, nn.ReLU, nn.AvgPool2d, nn.MaxPool2d, nn.Flatten)

@@ -8,8 +8,9 @@ own.
 Why this is as safe as vmap, whatever the network:
 
 - **Records stay apart.** A layer with weights is a convolution or a matrix product, both of which are called here (on a
-  card partly `privset.convolutions`) and treat each record of a batch by itself. All that lies between is evaluated
-  under vmap, but for `convolutions.turned`, by which a card moves the numbers of each record to other places.
+  card partly `privset.convolutions`) and treat each record of a batch by itself, as the cross-entropy does. All else,
+  before, between and after, is evaluated under vmap, but for `convolutions.turned`, by which a card moves the numbers
+  of each record to other places.
 - **What is added is what was measured.** The gradients of a convolution are held, their lengths are taken of the
   numbers that are held, and these numbers are added up. Those of a matrix product have rank one, whose length is
   exactly the product of two lengths, and are added up in float64. So a layer that computes coarsely (on a graphics
@@ -37,6 +38,9 @@ from privset.privacy import clipping_kernels
 from privset.privacy.clipping import Shares, Totals, clip_factors
 
 Pair = tuple[int, int]
+
+SHORT = 256
+"""Numbers of a row, up to which a processor, too, adds rows up by one product: such as those of biases and scales."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,29 +89,42 @@ class Stage:
         return Form.of(given, weight, self.stride, self.padding)
 
 
+OfRecord = Callable[[Tensor, Tensor], Tensor]
+"""Of an image, or what became of it, and its label; evaluated under vmap."""
+
+
 class LayeredLoss:
-    """The cross-entropy of a network in layers, for one record: a `privset.privacy.clipping.Loss`.
+    """A loss of what a network in layers makes of one record: a `privset.privacy.clipping.Loss`.
 
     The curator knows it by its type and takes gradients layer by layer; under vmap it gives the same.
 
     Args:
-        stages: The layers with weights, in order; the last gives logits.
-        before: What becomes of an image first; None leaves it.
+        stages: The layers with weights, in order.
+        before: From an image ``[c, h, w]`` and its label ``[]`` to what the first layer is given; None: the image.
+        after: From what the last layer gives and the label to the loss ``[]``; None is the cross-entropy of logits.
     """
 
-    def __init__(self, stages: Sequence[Stage], *, before: Callable[[Tensor], Tensor] | None = None) -> None:
-        self.stages, self.before = tuple(stages), before
+    def __init__(
+        self, stages: Sequence[Stage], *, before: OfRecord | None = None, after: OfRecord | None = None
+    ) -> None:
+        self.stages, self.before, self.after = tuple(stages), before, after
         names = [name for stage in stages for name in _names(stage)]
         if len(set(names)) < len(names):
             raise ConfigError(f"a weight belongs to one layer only; these name one twice: {', '.join(names)}")
 
     def __call__(self, parameters: Mapping[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
         """Parameters, image ``[c, h, w]``, label ``[]`` -> ``[]``."""
-        values = image if self.before is None else self.before(image)
+        values = image if self.before is None else self.before(image, label)
         for stage in self.stages:
             mapped = stage.map(parameters, values[None])[0]
             values = stage.then(mapped, *(parameters[name] for name in stage.scales))
-        return F.cross_entropy(values[None], label[None])
+        return self.total(values[None], label[None])
+
+    def total(self, values: Tensor, labels: Tensor) -> Tensor:
+        """Values ``[n, ...]`` of the last layer and labels ``[n]`` -> the losses of all records, added up."""
+        if self.after is None:
+            return F.cross_entropy(values, labels, reduction="sum")
+        return vmap(self.after)(values, labels).sum()
 
     def check(self, parameters: Mapping[str, Tensor]) -> None:
         """Refuse parameters that this loss has no gradient for, or that it lacks."""
@@ -149,7 +166,8 @@ class _Held:
         if clipping_kernels.fits(rows):
             clipping_kernels.add(rows, shares, totals, taps=high * wide, channels=channels)
             return
-        if rows.is_cuda:  # where a processor would have to wait to see which are left out; 0 * NaN is NaN
+        # A card would have to wait to see which are left out, and short rows are soon copied; 0 * NaN is NaN.
+        if rows.is_cuda or (rows.shape[1] <= SHORT and self.last is None):
             rows = torch.where((weights != 0).any(0)[:, None], rows, 0.0)
             totals += weights.to(torch.float64) @ rows.to(torch.float64)
             return
@@ -234,7 +252,7 @@ def record_gradients(
     }
     given, mapped = [], []
     with _coarse(images.device), torch.enable_grad():
-        values = images if loss.before is None else vmap(loss.before)(images)
+        values = images if loss.before is None else vmap(loss.before)(images, labels)
         for stage in loss.stages:
             # Laid once for the library and for the products below, and back for what follows.
             laid = bool(mapped) and convolutions.multiplies(values) and values.ndim == 4
@@ -248,8 +266,7 @@ def record_gradients(
             values = convolutions.turned(values, last=False) if laid else values
             values = vmap(stage.then)(values, *(copies[name] for name in stage.scales))
         # Their sum, whose slope by what belongs to one record is that of its own loss.
-        total = F.cross_entropy(values, labels, reduction="sum")
-        slopes = torch.autograd.grad(total, [*mapped, *copies.values()])
+        slopes = torch.autograd.grad(loss.total(values, labels), [*mapped, *copies.values()])
         found: dict[str, _Held | _Products] = {
             name: _Held(_lines(slope)) for name, slope in zip(copies, slopes[len(mapped) :], strict=True)
         }

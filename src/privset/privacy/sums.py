@@ -38,9 +38,11 @@ def check_statistic(statistic: Statistic, facts: PublicFacts, device: str) -> No
         check_vectors(vmap(statistic)(normalise(blank, facts), torch.zeros(1, dtype=torch.int64, device=device)))
 
 
-def _chunk_for(parameters: Parameters, device: str) -> int:
+def _chunk_for(loss: Loss, parameters: Parameters, device: str) -> int:
     """As many records as keep their gradients in a CPU's cache, or a GPU busy."""
-    numbers = sum(value.numel() for value in parameters.values())
+    layered = isinstance(loss, LayeredLoss)
+    # Of a matrix product's gradient, which has rank one, only the two sides are held, in float64.
+    numbers = sum(2 * sum(one.shape) if layered and one.ndim == 2 else one.numel() for one in parameters.values())
     return max(1, 2**29 // numbers) if device.startswith("cuda") else min(max(2**22 // numbers, 16), 256)
 
 
@@ -124,7 +126,7 @@ def summing(
             given = normalise(images[part], facts, first.dtype) if seen_before is None else seen_before[part]
             return given, labels[part]
 
-        most, samples = chunk or _chunk_for(parameters, device), len(members)
+        most, samples = chunk or _chunk_for(loss, parameters, device), len(members)
         if RECORDS and images.is_cuda and isinstance(loss, LayeredLoss):
             key = (question, loss, transform, samples, first.dtype)
             if key not in repeated:
