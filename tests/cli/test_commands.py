@@ -227,6 +227,13 @@ def test_a_classifier_from_plan_to_evaluation(call, tmp_path):
     assert "asks as it goes" in error
 
 
+def test_a_plan_says_where_a_batch_is_all_records(call):
+    words = ("--method", "dp-cgan", "--preset", "small", "--epsilon", "10")
+    everyone = "more than all records: everyone takes part in every answer"
+    assert everyone in call("plan", "digits", *words)[1]
+    assert everyone not in call("plan", "digits", *words, "--batch-size", "1438")[1]
+
+
 def test_a_changed_release_fails_with_1(call, release, tmp_path):
     changed = tmp_path / "changed"
     shutil.copytree(release, changed)

@@ -59,6 +59,9 @@ def describe(planned: Plan, *, measuring: bool = False) -> str:
             for event in planned.events
         ),
     ]
+    batch = getattr(planned.config, "batch_size", None) or 0  # none is everyone, by choice
+    if batch > facts.size and METHODS[planned.method].resumable:  # private networks have batches of their shards
+        lines.append(f"Batches of {batch:,} are more than all records: everyone takes part in every answer.")
     if budget.private:
         pld = "not computed" if planned.spending.pld is None else rounded_up(planned.spending.pld)
         lines.append(

@@ -132,7 +132,8 @@ def run(arguments: Sequence[str]) -> int:
             console.show(f"FAILED {job}: {error}")
         console.show(
             f"{len(outcome.finished)} set(s) finished, {len(outcome.skipped)} on file already, "
-            f"{len(outcome.failed)} failed, {len(outcome.left)} left for want of time, or to another process."
+            f"{len(outcome.failed)} failed, {len(outcome.left)} left for want of time, {len(outcome.elsewhere)} being "
+            "made by another process."
         )
         if not outcome.failed:
             _show_outdated(Results(parsed.results, chosen), chosen.choose(parsed.cells))
@@ -207,6 +208,7 @@ def run_workers(parsed: RunArguments, shard: tuple[int, int]) -> Outcome:
             total.skipped.extend(part.skipped)
             total.failed.update(part.failed)
             total.left.extend(part.left)
+            total.elsewhere.extend(part.elsewhere)
     finally:
         # Only after an interruption is one still running: it is asked to clean up, then made to stop.
         for worker in workers:

@@ -45,13 +45,15 @@ class Outcome:
         finished: Made and measured now.
         skipped: Were on file already.
         failed: The error of each that could not be made; the next run tries them again.
-        left: Not started, or not finished, because the time was up or another process is making it.
+        left: Not started, or not finished, because the time was up.
+        elsewhere: Left to another process, which is making it.
     """
 
     finished: list[str] = dataclasses.field(default_factory=list)
     skipped: list[str] = dataclasses.field(default_factory=list)
     failed: dict[str, str] = dataclasses.field(default_factory=dict)
     left: list[str] = dataclasses.field(default_factory=list)
+    elsewhere: list[str] = dataclasses.field(default_factory=list)
 
 
 def jobs(cells: Sequence[Cell], shard: tuple[int, int] = (0, 1)) -> list[tuple[Cell, int]]:
@@ -137,8 +139,10 @@ def _run(todo: list[tuple[Cell, int]], bench: _Bench, shelf: Results, budget_min
             shelf.keep_part(cell, number, bench.measure(cell, number, shelf, until, tested))
             shelf.assemble(cell)
             outcome.finished.append(job)
-        except (OutOfTime, InUseError):
+        except OutOfTime:
             outcome.left.append(job)
+        except InUseError:
+            outcome.elsewhere.append(job)
         except Exception as error:  # whatever it was: one cell must not end a night's run
             again = ""
             if isinstance(error, BudgetError):  # of sets that protect no one: there is nothing to count
