@@ -183,23 +183,32 @@ def test_steps_on_the_weights_of_a_network_are_those_of_adam():
         assert torch.allclose(ours.state_dict()[name].float(), value.float(), atol=1e-4), name
 
 
-@pytest.mark.parametrize("piece", [descent._PIECE, 7])
-def test_on_a_card_all_values_take_the_same_step_at_once(piece, monkeypatch):
+@pytest.mark.parametrize(("piece", "pieces"), [(descent._PIECE, descent._PIECES), (7, descent._PIECES), (1, 5)])
+def test_on_a_card_all_values_take_the_same_step_at_once(piece, pieces, monkeypatch):
     monkeypatch.setattr(descent, "_PIECE", piece)
+    monkeypatch.setattr(descent, "_PIECES", pieces)
     random = torch.Generator().manual_seed(0)
     shapes = (3, 2, 4, 4), (5,), (6, 1)
     plain, fused = ([torch.zeros(shape, dtype=torch.float64) for shape in shapes] for _ in range(2))
     fused[0] = fused[0].contiguous(memory_format=torch.channels_last)  # as some generators have it
     one, other = (Adam(values, betas=(0.8, 0.95), weight_decay=0.3) for values in (plain, fused))
     for step in range(6):
-        slopes = [10.0**-step * torch.randn(shape, generator=random, dtype=torch.float64) for shape in shapes]
+        # Of two in one memory the second, which does not begin where that does.
+        drawn = [torch.randn(2, *shape, generator=random, dtype=torch.float64) for shape in shapes]
+        slopes = [10.0**-step * drawn[0][1], *(one.mul_(10.0**-step)[1] for one in drawn[1:])]
         for adam in (one, other):
             adam.set_rate(0.1 / (1 + step))
         one.step(slopes)
         other._count += 1
         other._at_once(slopes)
         for ours, theirs in zip([*fused, *other.tensors.values()], [*plain, *one.tensors.values()], strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0.0)  # of a rate in float32
+            torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-8)  # of a rate in float32
+
+
+def test_a_large_tensor_is_moved_in_few_pieces():
+    large, small = torch.zeros(descent._PIECE * 40 + 1), torch.zeros(3)
+    assert len(descent._in_pieces([large, large])) == descent._PIECES
+    assert len(descent._in_pieces([small, small])) == 1
 
 
 def test_what_does_not_lie_in_one_piece_is_not_moved_at_once():

@@ -156,6 +156,25 @@ def test_the_kernel_finds_the_same_plan(count, places, drawn, alike):
 
 
 @needs_kernels
+@pytest.mark.parametrize("places", [65, 128])
+def test_where_all_weight_lies_in_the_second_half_a_plan_is_finite_and_goes_there(places):
+    random = torch.Generator().manual_seed(0)
+    costs, weights = 400 * torch.rand(5, places, generator=random).to(CARD), torch.zeros(places, device=CARD)
+    weights[-1] = 1
+    for plan in transport_kernels.plans(costs, costs.T, weights, falling(73.4, 0.05, 0.5)):
+        assert bool(plan.isfinite().all())
+        torch.testing.assert_close(plan[:, -1].sum().cpu(), torch.tensor(1.0))
+        assert not plan[:, :-1].any()
+
+
+@needs_kernels
+def test_more_than_one_program_holds_is_refused():
+    costs = torch.zeros(3, 129, device=CARD)
+    with pytest.raises(ValueError, match="holds the costs of 128 images"):
+        transport_kernels.plans(costs, costs.T, None, (1.0,))
+
+
+@needs_kernels
 @pytest.mark.parametrize("by_others", [False, True])
 @pytest.mark.parametrize("alike", [False, True])
 def test_the_gradients_by_the_kernels_are_those_of_the_cost(monkeypatch, by_others, alike):

@@ -15,7 +15,8 @@ from torch import Tensor
 from privset.facts import PublicFacts, pixel_range
 
 _PIECE = 2**14
-"""Numbers that are moved as one piece."""
+"""Numbers that are moved as one piece, or more: a tensor is at most `_PIECES`, so that few calls move all of them."""
+_PIECES = 32
 
 
 class Adam:
@@ -102,7 +103,8 @@ def _in_pieces(alike: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
     """Tensors that lie alike -> smaller ones: of one that is whole, a small part of a card would take care."""
     if not all(one.is_contiguous() or _is_last(one) for one in alike):
         raise ValueError("what a card is to move must lie in one piece in memory")
-    return list(zip(*(one.as_strided((one.numel(),), (1,)).split(_PIECE) for one in alike), strict=True))
+    size = max(_PIECE, -(-alike[0].numel() // _PIECES))
+    return list(zip(*(one.as_strided((one.numel(),), (1,)).split(size) for one in alike), strict=True))
 
 
 def _is_last(value: Tensor) -> bool:

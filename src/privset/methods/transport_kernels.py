@@ -73,6 +73,8 @@ def plans(
     Returns:
         How much of the weight of each image goes where, and of each other one, both ``[n, k]``.
     """
+    if max(costs.shape) > MOST:
+        raise ValueError(f"one program holds the costs of {MOST} images and as many others, not {tuple(costs.shape)}")
     (rows, columns), (high, wide, halves) = costs.shape, _held(*costs.shape)
     costs, turned = costs.contiguous(), turned.contiguous()
     there, back = torch.empty_like(costs), torch.empty_like(costs)
@@ -177,8 +179,8 @@ def _plans_kernel(
 ):
     """Weights of what lies outside are 0, so that it counts for nothing; what is found for it is not kept.
 
-    The costs are held twice, once turned, so that a tile is always summed up along its last axis, which lies within a
-    warp; and, of many others, in two halves: square tiles are summed up several times as fast as wide ones.
+    The costs are held twice, once turned, so that a tile is always summed up along its last axis, which mostly lies
+    within a warp; and, of many others, in two halves: square tiles are summed up several times as fast as wide ones.
     """
     row, column = tl.arange(0, high), tl.arange(0, wide)
     cost, turned = _held_costs(costs, turned_costs, row, column, rows, columns)

@@ -61,7 +61,9 @@ def _form(maps: Tensor, weight: Tensor) -> dict[str, int]:
     channels, (height, width) = maps.shape[1], maps.shape[2:]
     sizes = {"count": len(maps) * height * width, "height": height, "width": width, "few": len(weight)}
     kernel = {"tall": weight.shape[2], "broad": weight.shape[3], "channels": channels}
-    return sizes | kernel | {"wide": triton.next_power_of_2(channels), "pixels": PIXELS, "num_warps": 4}
+    # Of fewer threads, each would have to put some of so many channels aside.
+    warps = 8 if channels > 64 else 4
+    return sizes | kernel | {"wide": triton.next_power_of_2(channels), "pixels": PIXELS, "num_warps": warps}
 
 
 @jit

@@ -92,7 +92,7 @@ class _Norm:
 
 
 class _ByHand(GeneratorStep):
-    """Maps, and weights that make maps of maps, in few bits; what is summed up of them, and the weights, in all.
+    """Maps, weights that make maps of maps and gradients by them in few bits; sums within, and the weights, in all.
 
     Args:
         network: Whose steps.
