@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from privset.data import Records
 from privset.facts import PublicFacts
 from privset.release.software import versions
 from privset.studies.runner import command_of, commit
@@ -28,12 +27,6 @@ FACTS = PublicFacts(
     std=(0.3081,),
 )
 """Of MNIST's size; what the pixels are changes no time."""
-
-
-def random_records(facts: PublicFacts, generator: torch.Generator) -> Records:
-    """As many as the facts say."""
-    pixels = torch.randint(0, 256, (facts.size, *facts.shape), generator=generator, dtype=torch.uint8)
-    return Records(pixels, torch.randint(0, len(facts.classes), (facts.size,), generator=generator))
 
 
 def peak_memory_mib(device: torch.device) -> float:

@@ -1,8 +1,8 @@
 """How long a method's run takes, of which only the beginning is run.
 
-Runs a method itself on random images of MNIST's size (what the pixels are changes no time), with system noise, and
-stops it after some seconds in its longest phase. Phases before that, in which critics or teachers learn by themselves,
-are cut to a few steps and counted in full. So every method's settings can be timed in a minute, however long they take.
+As `privset plan --time` does, for images of MNIST's size: the method itself runs on random ones, with system noise, and
+is stopped after some seconds in its longest phase. So every method's settings can be timed in a minute, however long
+they take.
 
     python benchmarks/methods.py gs-wgan:standard:10 g-pate:paper:1 --device cuda --seconds 20
 
@@ -15,10 +15,7 @@ is not.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import dataclasses
 import json
-import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,87 +23,16 @@ from typing import Any
 
 import torch
 
-from machine import FACTS, described, peak_memory_mib, random_records
+from machine import FACTS, described, peak_memory_mib
 from privset.facts import PublicFacts
 from privset.methods import METHODS, Execution, SetMethod
 from privset.methods.measuring import MeasuringMethod
-from privset.observer import Observer
-from privset.privacy import Curator, Ledger, PrivacyBudget, system_noise
+from privset.privacy import PrivacyBudget
+from privset.rehearsal import rehearse
 from privset.studies.results import write
 
-EARLIER = {"warm_up": "warming up critics", "pretraining": "teaching teachers"}
-"""Settings that say how long a phase before the longest one takes, and the phase."""
 PER_CLASS = 6000
 """Images of each class, unless told: as many as the paper compares methods with."""
-FEW = 4
-"""Steps that such a phase is cut to."""
-UNCOUNTED = 3
-"""First steps of a phase, in which kernels are compiled and chosen; a phase of fewer has none."""
-
-
-class Enough(Exception):  # noqa: N818 - nothing went wrong
-    """The phase was timed for long enough."""
-
-
-@dataclasses.dataclass
-class Phase:
-    """Steps of a phase that are counted, and their seconds."""
-
-    total: int
-    taken: int = 0
-    counted: int = 0
-    seconds: float = 0.0
-
-
-class Clock(Observer):
-    """Times the steps of each phase, and stops the run in the last one.
-
-    Args:
-        device: What is waited for, before a look at the clock.
-        seconds: That the longest phase is timed for at most.
-    """
-
-    def __init__(self, device: torch.device, seconds: float) -> None:
-        self._device, self._seconds = device, seconds
-        self._start = self._began = self._now()
-        self.before = 0.0  # seconds until the first phase, in which critics or teachers are made
-        self.phases: dict[str, Phase] = {}
-
-    def phase(self, name: str, total: int) -> None:
-        """End the phase before, and begin another."""
-        self.halt()
-        self._start = self._now()
-        self.before = self.before or self._start - self._began
-        self.phases[name] = Phase(total)
-
-    def step(self, count: int = 1, **values: float) -> None:  # noqa: ARG002 - as an observer is called
-        """Count it, unless it is one of the first."""
-        phase = self._phase
-        phase.taken += count
-        if phase.taken <= UNCOUNTED < phase.total:
-            self._start = self._now()
-            return
-        phase.counted += count
-        if self._name not in EARLIER.values() and time.perf_counter() - self._start > self._seconds:
-            raise Enough
-
-    @property
-    def _name(self) -> str:
-        return next(reversed(self.phases))
-
-    @property
-    def _phase(self) -> Phase:
-        return self.phases[self._name]
-
-    def halt(self) -> None:
-        """End the phase, if one has begun."""
-        if self.phases:
-            self._phase.seconds = self._now() - self._start
-
-    def _now(self) -> float:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        return time.perf_counter()
 
 
 def measure(
@@ -123,41 +49,28 @@ def measure(
     kind = METHODS[name]
     if not issubclass(kind, SetMethod) or issubclass(kind, MeasuringMethod):
         raise SystemExit(f"{name} is not one long loop; time it by benchmarks/release.py, or by its study")
-    config = kind.presets[preset](per_class, epsilon)
-    full = {phase: getattr(config, setting) for setting, phase in EARLIER.items() if hasattr(config, setting)}
-    cut = {setting: min(getattr(config, setting), FEW) for setting in EARLIER if hasattr(config, setting)}
-    method = kind(dataclasses.replace(config, **cut))
-    plan = method.plan(facts, PrivacyBudget(epsilon=epsilon))
-    generator = torch.Generator().manual_seed(0)
-    records = random_records(facts, generator)
+    method = kind(kind.preset(preset, per_class=per_class, epsilon=epsilon))
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    # Without a limit, since nothing is released; the noise is that of a release nonetheless.
-    curator = Curator(records, facts, Ledger(PrivacyBudget(epsilon=math.inf)), system_noise(), device=str(device))
-    clock, start = Clock(device, seconds), time.perf_counter()
-    with contextlib.suppress(Enough):
-        method.run(curator, plan, execution=Execution(device=str(device)), observer=clock)
-    clock.halt()
-    spent = time.perf_counter() - start
+    budget, execution, start = PrivacyBudget(epsilon=epsilon), Execution(device=str(device)), time.perf_counter()
+    found = rehearse(facts, method=method, budget=budget, execution=execution, seconds=seconds)
     phases = {
-        phase: {"steps": full.get(phase, one.total), "seconds a step": one.seconds / one.counted, "timed": one.counted}
-        for phase, one in clock.phases.items()
-        if one.counted
+        phase: {"steps": one.steps, "seconds a step": one.step_seconds, "timed": one.timed}
+        for phase, one in found.phases.items()
     }
-    minutes = (clock.before + sum(one["steps"] * one["seconds a step"] for one in phases.values())) / 60
     return {
         "what": f"{name}, preset {preset}, epsilon {epsilon:g}, {per_class:,} a class, MNIST's size: a run",
         "method": name,
         "preset": preset,
         "epsilon": epsilon,
         "per_class": per_class,
-        "value": minutes,
+        "value": found.seconds / 60,
         "unit": "min",
         "ratio_to": None,
-        "before": clock.before,
+        "before": found.before,
         "phases": phases,
         "peak_memory_mib": peak_memory_mib(device),
-        "seconds": spent,
+        "seconds": time.perf_counter() - start,
         **described(device),
     }
 

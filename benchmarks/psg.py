@@ -22,11 +22,12 @@ from typing import Any
 
 import torch
 
-from machine import FACTS, described, peak_memory_mib, random_records
+from machine import FACTS, described, peak_memory_mib
 from privset.methods import Psg, PsgConfig
 from privset.methods.gradient_matching import _matching, _training
 from privset.methods.record_loss import record_loss
 from privset.privacy import Curator, GradientQuestion, Ledger, PrivacyBudget, system_noise
+from privset.rehearsal import random_records
 from privset.studies.results import write
 
 TOGETHER = 5
@@ -37,8 +38,7 @@ class Loop:
     """The three parts of PSG's loop, each to be taken as often as wanted."""
 
     def __init__(self, config: PsgConfig, device: torch.device) -> None:
-        generator = torch.Generator().manual_seed(0)
-        records = random_records(FACTS, generator)
+        generator, records = torch.Generator().manual_seed(0), random_records(FACTS)
         # Without a limit, since nothing is released; the noise is that of a release nonetheless.
         ledger = Ledger(PrivacyBudget(epsilon=math.inf))
         self.config = config

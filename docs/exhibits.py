@@ -22,6 +22,7 @@ from PIL import Image
 from privset.evaluation.figure import Curve, draw
 from privset.methods import METHODS, MeasuringMethod
 from privset.studies import STUDIES, Results, Study
+from privset.studies.results import percent
 
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "images" / "sets.png"
@@ -125,7 +126,7 @@ def _on_file(found: dict[str, Any]) -> list[str]:
     accuracy, seconds = found["accuracy"], found["seconds"]
     commits = [commit[:9] + "+" * commit.endswith("+") for commit in (found["commit"] or "not known").split(", ")]
     return [
-        f"{accuracy['mean']:.1f} ± {accuracy['std']:.1f}",
+        percent(accuracy),
         found["recipe"],
         f"{seconds['generate']:.0f} + {seconds['evaluate']:.0f}",
         found["device"],

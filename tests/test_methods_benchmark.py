@@ -4,7 +4,8 @@ import dataclasses
 import json
 
 import pytest
-import torch
+
+from privset import rehearsal
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def run(methods, folder, name, *more):
 def test_a_phase_that_was_cut_is_counted_in_full(methods, tmp_path):
     found = run(methods, tmp_path, "gs-wgan", "--seconds", "0.2")
     warm_up, training = found["phases"]["warming up critics"], found["phases"]["training a generator"]
-    assert (warm_up["steps"], warm_up["timed"]) == (20, methods.FEW - methods.UNCOUNTED)
+    assert (warm_up["steps"], warm_up["timed"]) == (20, rehearsal.FEW - rehearsal.UNCOUNTED)
     assert training["steps"] == 100
     assert training["timed"] < 97
     seconds = sum(phase["steps"] * phase["seconds a step"] for phase in found["phases"].values())
@@ -40,22 +41,6 @@ def test_what_is_not_one_long_loop_is_refused(methods, tmp_path):
     with pytest.raises(SystemExit, match="moments is not one long loop"):
         methods.main(["moments:light:10", "--results", str(tmp_path)])
     assert not list(tmp_path.iterdir())
-
-
-def test_a_clock_leaves_the_first_steps_out(methods, monkeypatch):
-    now = iter(range(100))
-    monkeypatch.setattr(methods.time, "perf_counter", lambda: next(now))
-    clock = methods.Clock(torch.device("cpu"), 1000)
-    clock.phase("training a generator", 10)
-    for _ in range(5):
-        clock.step()
-    clock.halt()
-    (phase,) = clock.phases.values()
-    assert (phase.taken, phase.counted) == (5, 2)
-    # The clock was looked at once when made, once to begin, after each of three steps, after the two that count, and to
-    # stop.
-    assert clock.before == 1 - 0
-    assert phase.seconds == 7 - 4
 
 
 def test_a_set_of_another_size_is_a_run_of_its_own(methods, tmp_path):

@@ -61,6 +61,7 @@ from privset.methods import (
 from privset.observer import Glimpse, Observer, Observers
 from privset.pipeline import generate, measure, plan, train
 from privset.privacy import BudgetExceeded, NoiseSource, PrivacyBudget, Tally, seeded_noise
+from privset.rehearsal import Rehearsal, rehearse
 from privset.release import (
     Certificate,
     Classifier,
@@ -127,6 +128,7 @@ __all__ = [
     "PsgPriorConfig",
     "PublicFacts",
     "Records",
+    "Rehearsal",
     "Release",
     "ReleaseError",
     "SetConfig",
@@ -153,6 +155,7 @@ __all__ = [
     "measure",
     "merge",
     "plan",
+    "rehearse",
     "sample",
     "seeded_noise",
     "train",

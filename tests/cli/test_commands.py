@@ -227,6 +227,26 @@ def test_a_classifier_from_plan_to_evaluation(call, tmp_path):
     assert "asks as it goes" in error
 
 
+def test_a_plan_says_how_long_a_run_takes_before_anything_is_paid(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("--method", "psg", "--preset", "small", "--epsilon", "10", "--runs", "2", "--time")
+    code, said, _ = call("plan", "digits", *words)
+    assert code == 0
+    assert "A run takes about 0:0" in said
+    found = json.loads(call("plan", "digits", *words, "--json")[1])["run"]
+    assert found["phases"]["matching gradients"]["steps"] == 20
+    assert found["seconds"] > 0
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    for wrong, sentence in (
+        (("--method", "moments"), "pays for a few answers at once"),
+        (("--method", "psg", "--device", "cuda"), "shows no CUDA device"),
+    ):
+        code, _, said = call("plan", "digits", *wrong, "--epsilon", "10", "--time")
+        assert code == 2
+        assert sentence in said
+
+
 def test_a_plan_says_where_a_batch_is_all_records(call):
     words = ("--method", "dp-cgan", "--preset", "small", "--epsilon", "10")
     everyone = "more than all records: everyone takes part in every answer"

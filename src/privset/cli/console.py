@@ -167,14 +167,14 @@ class Bars(Observer):
         left = self._pace.left()
         if self.stopping and not self._foretold and self._pace.is_sound and left > _LONG_SECONDS:
             self._foretold = True
-            warn(f"{self._name} will take about {_spell(left)} more, until {_clock(left)}. {self.stopping}")
+            warn(f"{self._name} will take about {spell(left)} more, until {_clock(left)}. {self.stopping}")
 
     def _line(self) -> str:
-        words = f"{self._name}: {self._done:,} of {self._total:,}, {_spell(time.monotonic() - self._begun)} gone"
+        words = f"{self._name}: {self._done:,} of {self._total:,}, {spell(time.monotonic() - self._begun)} gone"
         if not self._pace.is_known:
             return words
         left = self._pace.left()
-        return f"{words}, about {_spell(left)} left, until {_clock(left)}"
+        return f"{words}, about {spell(left)} left, until {_clock(left)}"
 
 
 class _Pace:
@@ -240,15 +240,18 @@ class _EndColumn(ProgressColumn):
         if task.finished or not pace.is_known:
             return Text("")
         left = pace.left()
-        return Text(f"{_spell(left)} left, until {_clock(left)}")
+        return Text(f"{spell(left)} left, until {_clock(left)}")
 
 
-def _spell(seconds: float) -> str:
-    """A duration.
+def spell(seconds: float) -> str:
+    """A duration, to the second; of more than a day, to the hour.
 
-    >>> _spell(75.2), _spell(3675)
-    ('1:15', '1:01:15')
+    >>> spell(75.2), spell(3675), spell(200_000)
+    ('1:15', '1:01:15', '2 days 8 hours')
     """
+    if seconds >= 86_400:
+        days, hours = divmod(round(seconds / 3600), 24)
+        return f"{days} day{'s' * (days > 1)} {hours} hour{'s' * (hours != 1)}"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -9,8 +9,9 @@ from privset import pipeline
 from privset.cli import console
 from privset.cli.arguments import Config, PlanArguments, parse_planned
 from privset.errors import ConfigError
-from privset.methods import METHODS, Plan, SetConfig
+from privset.methods import METHODS, Execution, Plan, SetConfig
 from privset.privacy.budget import RELATION
+from privset.rehearsal import rehearse
 from privset.release.statement import rounded_up
 
 _OF_A_RUN = ("out", "chunk", "noise-seed", "snapshots", "tensorboard")
@@ -24,6 +25,10 @@ class DevicePlanArguments(PlanArguments[Config]):
     device: str = "cpu"
     """cpu, cuda or cuda:N: the device of the run, which the preset depends on; this machine need not have it."""
 
+    time: bool = False
+    """Say, too, how long a run takes on this machine, by its beginning on random images: no record is read. For methods
+    that ask as they go."""
+
     def __post_init__(self) -> None:
         if self.device != "cpu" and not self.device.startswith("cuda"):
             raise ConfigError(f"device must be cpu, cuda or cuda:N, not {self.device!r}")
@@ -33,14 +38,25 @@ def plan(arguments: Sequence[str]) -> int:
     """What a method would ask and what it would cost; looks at no image."""
     parsed = parse_planned(DevicePlanArguments, arguments, "privset plan", elsewhere=_OF_A_RUN)
     budget, method = parsed.budget, parsed.make_method()
+    execution = Execution(device=parsed.device) if parsed.time else None  # which this machine must have, then
     with console.Bars() as bars:
         facts = parsed.reading.facts(parsed.data, bars)
         bars.phase("calibrating the noise", 0)
         planned = pipeline.plan(facts, method=method, budget=budget)
+        rehearsal = None
+        if execution is not None:
+            bars.phase("running its beginning on random images", 0)
+            rehearsal = rehearse(facts, method=method, budget=budget, execution=execution)
     if parsed.json:
-        console.show_json(planned.to_json() | {"resumable": method.resumable})
-    else:
-        console.show(describe(planned))
+        taken = {} if rehearsal is None else {"run": {"seconds": rehearsal.seconds, **dataclasses.asdict(rehearsal)}}
+        console.show_json(planned.to_json() | {"resumable": method.resumable} | taken)
+        return 0
+    console.show(describe(planned))
+    if rehearsal is not None:
+        console.show(
+            f"A run takes about {console.spell(rehearsal.seconds)} on this machine ({parsed.device}), by its beginning "
+            "on random images; longer beside other work."
+        )
     return 0
 
 

@@ -24,6 +24,7 @@ from privset.errors import ConfigError
 from privset.methods import Claim
 from privset.release.statement import rounded_up
 from privset.studies import STUDIES, Cell, Outcome, Results
+from privset.studies.results import percent
 from privset.studies.runner import command_of
 
 Name = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="NAME")]]
@@ -282,7 +283,7 @@ def describe(result: dict[str, Any], recipes: Sequence[str]) -> list[str]:
             return ""
         measured = result["recipes"][recipe]["accuracy"]
         star = " *" if recipe == result["recipe"] and len(result["recipes"]) > 1 else ""
-        return f"{measured['mean']:.1f} ± {measured['std']:.1f}{star}"
+        return f"{percent(measured)}{star}"
 
     published, seconds = result["published"], result["seconds"]
     return [

@@ -179,6 +179,7 @@ class GsWgan(SetMethod[GsWganConfig]):
     }
     """``standard``: all critics are asked; ``paper``: one is, as published; ``small``: minutes on a CPU."""
     paced_by = ("steps",)
+    prelude: ClassVar = {"warm_up": "warming up critics"}
     claims = (
         "the published settings are claimed to cost epsilon 9.99; proven is 386, and only if critics do not learn when "
         "they are drawn (delta 1e-5)"

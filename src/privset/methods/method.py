@@ -79,6 +79,8 @@ class Method(abc.ABC, Generic[Config]):
     """What the original analysis claims for the published settings, and what is proven for them; "" if they agree."""
     paced_by: ClassVar[tuple[str, ...]] = ()
     """Settings that say how many questions are asked, if fewer of them would each get less noise."""
+    prelude: ClassVar[Mapping[str, str]] = {}
+    """Settings that say how many steps phases before the longest one have, and what such a phase is called."""
     resumable: ClassVar[bool] = False
     """Whether a run that was stopped can go on: it measures first, or keeps its state in ``curator.checkpoint``."""
     keeps_snapshots: ClassVar[bool] = False

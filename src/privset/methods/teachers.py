@@ -12,7 +12,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
@@ -113,6 +113,8 @@ Moves = Callable[[Tensor, Tensor], Tensor]
 
 class TeacherMethod(SetMethod[Config]):
     """A generator trained by what teachers on disjoint shards vote for."""
+
+    prelude: ClassVar = {"pretraining": "teaching teachers"}
 
     @abc.abstractmethod
     def _questions(self, facts: PublicFacts, noise: float) -> tuple[VotesQuestion, ...]:

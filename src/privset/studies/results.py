@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +182,16 @@ class Results:
 
     def _error_path(self, cell: Cell, number: int) -> Path:
         return self._parts / f"{cell.name}.{number}.error.txt"
+
+
+def percent(accuracy: Mapping[str, Any]) -> str:
+    """An accuracy on file in words: mean and deviation, or, of a single run, which has no deviation, that alone.
+
+    >>> percent({"mean": 71.25, "std": 0.0, "runs": [71.25]}), percent({"mean": 71.0, "std": 1.41, "runs": [70, 72]})
+    ('71.2', '71.0 ± 1.4')
+    """
+    alone = len(accuracy.get("runs", ())) == 1  # means of means have no runs
+    return f"{accuracy['mean']:.1f}" + ("" if alone else f" ± {accuracy['std']:.1f}")
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from privset.studies.catalogue import STUDIES, get
-from privset.studies.results import Results
+from privset.studies.results import Results, percent
 from privset.studies.study import REAL, Cell
 
 _PLACE = re.compile(r"(<!-- (\w+): (\S+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
@@ -34,7 +34,7 @@ def table(name: str, results: Path) -> str:
                 cell["data"],
                 _epsilon(cell),
                 "all" if cell["per_class"] is None else str(cell["per_class"]),
-                *(_accuracy(one) for one in measured),
+                *(percent(one) for one in measured),
                 _runs(cell),
             ]
         )
@@ -50,7 +50,7 @@ def sizes(name: str, results: Path) -> str:
     rows = [["data", "epsilon", *(f"{number} a class" for number in numbers)], ["---"] * (2 + len(numbers))]
     for data, epsilon in sorted(lines, key=lambda line: names.index(line[0])):
         measured = [found.get((data, epsilon, number)) for number in numbers]
-        rows.append([data, epsilon, *("" if one is None else _accuracy(one) for one in measured)])
+        rows.append([data, epsilon, *("" if one is None else percent(one) for one in measured)])
     return _markdown(rows)
 
 
@@ -62,7 +62,7 @@ def changed(name: str, results: Path) -> str:
         if (found := Results(results, study).cell(cell)) is not None:
             changes = ", ".join(_changes(cell)) or "nothing"
             changes += "" if cell.stages is None else f", with {cell.stages} parties"
-            rows.append([cell.data, changes, _accuracy(found["accuracy"]), _runs(found)])
+            rows.append([cell.data, changes, percent(found["accuracy"]), _runs(found)])
     return _markdown(rows)
 
 
@@ -85,7 +85,7 @@ def compared(name: str, results: Path) -> str:
     rows = []
     for cell, found in _chosen(name, results):
         if (cell.published, found) != (None, None):
-            measured = "not yet" if found is None else _accuracy(found["accuracy"])
+            measured = "not yet" if found is None else percent(found["accuracy"])
             rows.append(_described(cell) | {"measured": measured})
     return _differing(rows)
 
@@ -98,7 +98,7 @@ def trained(name: str, results: Path) -> str:
     rows = []
     for cell, found in _chosen(name, results):
         if found is not None:
-            measured = {recipe: _accuracy(one["accuracy"]) for recipe, one in found["recipes"].items()}
+            measured = {recipe: percent(one["accuracy"]) for recipe, one in found["recipes"].items()}
             by_paper = {"paper": _elsewhere(cell, "paper", results)}
             rows.append(_described(cell) | {f"`{recipe}`": one for recipe, one in (by_paper | measured).items()})
     return _differing(rows)
@@ -149,7 +149,7 @@ def beside(names: str, results: Path) -> str:
                 lines = found.setdefault((cell.method, cell.preset and f"`{cell.preset}`"), {})
                 line = lines.setdefault(math.inf if cell.per_class is None else cell.per_class, {})
                 epsilons = ("1", "10") if cell.is_real else (f"{cell.epsilon:g}",)
-                line |= {(cell.data, epsilon): _accuracy(measured["accuracy"]) for epsilon in epsilons}
+                line |= {(cell.data, epsilon): percent(measured["accuracy"]) for epsilon in epsilons}
     columns = [(data, epsilon) for data in ("mnist", "fashion-mnist", "cifar10") for epsilon in ("1", "10")]
     rows = [["", "preset", "images a class", *(f"{data}, {epsilon}" for data, epsilon in columns)]]
     rows.append(["---"] * len(rows[0]))
@@ -171,11 +171,11 @@ def stages(name: str, results: Path) -> str:
     rows = [["data", "epsilon", "method", "preset", *columns], ["---"] * (4 + len(columns))]
     for cell, found in on_file:
         along = found["recipes"][found["recipe"]]["stages"]
-        accuracies = [_accuracy(one["accuracy"]) for one in along] + [""] * (most - len(along))
+        accuracies = [percent(one["accuracy"]) for one in along] + [""] * (most - len(along))
         rows.append(
             [
                 *(cell.data, _epsilon(found), f"`{cell.method}`", f"`{cell.preset}`"),
-                *(*accuracies, _accuracy(along[-1]["forgetting"]), _elsewhere(cell, found["recipe"], results)),
+                *(*accuracies, percent(along[-1]["forgetting"]), _elsewhere(cell, found["recipe"], results)),
             ]
         )
     return _markdown(rows)
@@ -189,7 +189,7 @@ def _elsewhere(cell: Cell, recipe: str, results: Path) -> str:
         for other in study.cells:
             if other.stages is None and not other.held_out and wanted.items() <= other.definition().items():
                 found = (Results(results, study).cell(other) or {"recipes": {}})["recipes"].get(recipe)
-                return "not yet" if found is None else _accuracy(found["accuracy"])
+                return "not yet" if found is None else percent(found["accuracy"])
     return ""
 
 
@@ -215,7 +215,7 @@ def seconds(kind: str, results: Path) -> str:
     for path in sorted((results / "speed").glob(f"{kind}-*.json")):
         found = json.loads(path.read_bytes())
         machine = f"{found['cores']} CPU cores" if found["device"] == "cpu" else found["device"]
-        accuracy = _accuracy(found["accuracy"]) if "accuracy" in found else ""
+        accuracy = percent(found["accuracy"]) if "accuracy" in found else ""
         took = f"{found['value']:.0f}" + (f" + {found['training']['seconds']:.0f}" if "training" in found else "")
         rows.append([f"`{found['what']}`", machine, took, accuracy])
     return _markdown(rows)
@@ -283,10 +283,6 @@ def runs(name: str, results: Path) -> str:
 def _on_file(name: str, results: Path) -> list[dict[str, Any]]:
     study = get(name)
     return [cell for one in study.cells if (cell := Results(results, study).cell(one)) is not None]
-
-
-def _accuracy(found: dict[str, Any]) -> str:
-    return f"{found['mean']:.1f} ± {found['std']:.1f}"
 
 
 def _runs(found: dict[str, Any]) -> str:

@@ -1,0 +1,158 @@
+"""How long a run would take, by its beginning on random images."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from tests.conftest import TINY, facts_for, records_for
+
+from privset import rehearsal
+from privset.errors import ConfigError
+from privset.methods import METHODS, MeasuringMethod, SetMethod, TrainingMethod
+from privset.observer import Observer
+from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise
+from privset.rehearsal import random_records, rehearse
+
+AS_THEY_GO = [name for name, kind in METHODS.items() if not issubclass(kind, MeasuringMethod)]
+BUDGET = PrivacyBudget(epsilon=math.inf)
+
+
+class Totals(Observer):
+    def __init__(self):
+        self.found = {}
+
+    def phase(self, name, total):
+        self.found[name] = total
+
+
+@pytest.mark.parametrize("name", AS_THEY_GO)
+def test_a_run_is_counted_in_full_by_its_beginning(name):
+    facts, method, totals = facts_for(120), METHODS[name](TINY[name]), Totals()
+    curator = Curator(records_for(facts), facts, Ledger(BUDGET), seeded_noise(0))
+    plan = method.plan(facts, BUDGET)
+    if isinstance(method, TrainingMethod):
+        method.train(curator, plan, observer=totals)
+    else:
+        assert isinstance(method, SetMethod)
+        method.run(curator, plan, observer=totals)
+    found = rehearse(facts, method=method, budget=BUDGET, seconds=0.0)
+    longest = list(found.phases)[-1]
+    assert found.phases[longest].steps == totals.found[longest]
+    for phase, timed in found.phases.items():
+        assert timed.steps == totals.found[phase]
+        assert 1 <= timed.timed <= timed.steps
+        assert timed.step_seconds > 0
+    assert found.seconds == pytest.approx(found.before + sum(p.steps * p.step_seconds for p in found.phases.values()))
+
+
+def test_phases_before_the_longest_are_cut_and_counted_in_full():
+    config = dataclasses.replace(TINY["gs-wgan"], warm_up=50)
+    found = rehearse(facts_for(120), method=METHODS["gs-wgan"](config), budget=BUDGET, seconds=0.0)
+    warming = found.phases["warming up critics"]
+    assert (warming.steps, warming.timed) == (50, rehearsal.FEW - rehearsal.UNCOUNTED)
+
+
+def test_what_measures_first_is_refused():
+    with pytest.raises(ConfigError, match="moments pays for a few answers at once"):
+        rehearse(facts_for(40), method=METHODS["moments"](TINY["moments"]), budget=BUDGET)
+
+
+def test_images_are_as_many_and_as_large_as_the_real_ones():
+    facts = facts_for(7, classes=3, channels=3)
+    records = random_records(facts)
+    assert records.images.shape == (7, *facts.shape)
+    assert records.labels.max() < 3
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """What the clock says, in seconds; it stands still unless it is put forward."""
+    hand = [0.0]
+    monkeypatch.setattr(rehearsal.time, "perf_counter", lambda: hand[0])
+    return hand
+
+
+def clock_of(seconds, **options):
+    return rehearsal._Clock(torch.device("cpu"), seconds, **options)
+
+
+def test_a_clock_leaves_the_first_steps_out(now):
+    clock = clock_of(1000)
+    now[0] = 2.0
+    clock.phase("training a generator", 10)
+    for seconds in (50, 50, 50, 3, 4):
+        now[0] += seconds
+        clock.step()
+    clock.halt()
+    (phase,) = clock.phases.values()
+    assert (phase.taken, phase.counted) == (5, 2)
+    assert (clock.before, phase.seconds) == (2.0, 7.0)
+
+
+def test_a_clock_counts_rounds_when_they_are_done_and_leaves_out_the_first(now):
+    clock = clock_of(11.5)
+    clock.phase("matching gradients", 100)
+    clock.lap()
+
+    def rounds():
+        for seconds in (0.5, 1.0, 1.0):
+            now[0] += 2.0  # before its first step
+            for _ in range(10):
+                now[0] += seconds
+                clock.step()
+            clock.lap()
+
+    with pytest.raises(rehearsal._Enough):
+        rounds()
+    clock.halt()
+    (phase,) = clock.phases.values()
+    assert (phase.counted, phase.seconds) == (10, 12.0)
+
+
+def test_a_run_of_a_single_round_is_counted_all_the_same(now):
+    clock = clock_of(1000)
+    clock.phase("matching gradients", 10)
+    clock.lap()
+    now[0] += 5
+    clock.step(10)
+    clock.lap()
+    clock.halt()
+    (phase,) = clock.phases.values()
+    assert (phase.counted, phase.seconds) == (10, 5.0)
+
+
+@pytest.mark.parametrize("done", [0, 1])
+def test_rounds_that_take_too_long_are_not_waited_for(now, done):
+    clock = clock_of(10)
+    clock.phase("matching gradients", 100)
+    clock.lap()
+    for _ in range(done):
+        now[0] += 1
+        clock.step(5)
+        clock.lap()
+
+    def steps():
+        for _ in range(20):
+            now[0] += 6
+            clock.step()
+
+    with pytest.raises(rehearsal._Enough):
+        steps()
+    clock.halt()
+    (phase,) = clock.phases.values()
+    assert (phase.counted, phase.seconds) == (7 + 5 * done, 42 + done)  # the first step past 40 seconds is the last
+
+
+def test_a_clock_ends_the_longest_phase_and_no_other(now):
+    clock = clock_of(15, earlier=frozenset({"warming up critics"}))
+    clock.phase("warming up critics", 2)
+    for _ in range(2):
+        now[0] += 10
+        clock.step()
+    clock.phase("training a generator", 2)
+    now[0] += 10
+    clock.step()
+    now[0] += 10
+    with pytest.raises(rehearsal._Enough):
+        clock.step()
