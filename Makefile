@@ -19,8 +19,6 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --group test --editable ".[hub,tensorboard]"
 	@touch $(STAMP)
 
-# A passive wait: on busy cores torch's threads otherwise spend their time waiting for each other.
-demo: export OMP_WAIT_POLICY = passive
 demo: install
 	@rm -rf $(DEMO_FILES) # digits are public: with private records, never delete a ledger like this
 	$(BIN)/privset generate digits --epsilon 10 --per-class 10 --out $(DEMO)

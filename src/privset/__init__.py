@@ -19,6 +19,13 @@ Or ask the records once, and make as many sets from the answers as you like, any
     privset.distil("statistics", per_class=50, out="set")
 """
 
+import os
+
+# Before torch is loaded, which reads it then. Threads that wait for each other otherwise keep their cores busy for so
+# long that, where another program wants one of them, all is many times slower; having turned a while they sleep.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
 from privset import continual
 from privset.data import Dataset, Records, facts_of
 from privset.data import load as load_data
