@@ -12,15 +12,13 @@ writes results/speed/gradient-DEVICE-bBATCH-wWIDTH-sSIDE.json, one for each poin
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import functools
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,7 +26,8 @@ import torch.nn.functional as F  # noqa: N812 - the name torch's own documentati
 from torch import Tensor
 from torch.func import functional_call
 
-from machine import described
+import machine
+from machine import at_least_one, described
 from privset.methods.record_loss import record_loss
 from privset.networks import ConvNet
 from privset.networks.precision import half_width
@@ -43,6 +42,8 @@ APART = {"cpu": 0.02, "cuda": 0.1}
 """How far from vmap, relative to its length, a clipped sum may be: on a card ours is in bfloat16."""
 POINT = {"batch": 256, "width": 128, "side": 28}
 CURVES = {"batch": (32, 128, 1024), "width": (32, 64, 256), "side": (16, 32, 64)}
+CURVE_POINTS = [POINT, *(POINT | {name: value} for name, values in CURVES.items() for value in values)]
+"""What the documents show; what else is measured is put on file in other folders only."""
 
 Contender = Callable[[int], Tensor]
 """From the size of a piece to the sum ``[d]`` of gradients."""
@@ -224,17 +225,17 @@ def measure(batch: int, width: int, side: int, device: torch.device, *, rounds: 
     }
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Measure and put on file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--batch", type=int, default=POINT["batch"])
-    parser.add_argument("--width", type=int, default=POINT["width"])
-    parser.add_argument("--side", type=int, default=POINT["side"])
+    parser = machine.parser(__doc__)
+    parser.add_argument("--batch", type=at_least_one, default=POINT["batch"])
+    parser.add_argument("--width", type=at_least_one, default=POINT["width"])
+    parser.add_argument("--side", type=at_least_one, default=POINT["side"])
     parser.add_argument("--curves", action="store_true", help="also vary batch, width and image size, one at a time")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--results", type=Path, default=Path("results"))
-    args = parser.parse_args()
+    parser.add_argument("--rounds", type=at_least_one, default=5)
+    args = parser.parse_args(words)
+    if args.side < 8:
+        parser.error(f"--side: images have at least 8 x 8 pixels, not {args.side} x {args.side}")
     if args.device != "cpu":
         torch.set_float32_matmul_precision("high")  # in TF32
     here = {"batch": args.batch, "width": args.width, "side": args.side}
@@ -244,9 +245,13 @@ def main() -> None:
     for point in points:
         found = measure(**point, device=torch.device(args.device), rounds=args.rounds)
         name = f"gradient-{args.device}-b{point['batch']}-w{point['width']}-s{point['side']}.json"
-        write(args.results / "speed" / name, (json.dumps(found, indent=2) + "\n").encode())
+        known = args.results != parser.get_default("results") or point in CURVE_POINTS
+        if known:
+            write(args.results / "speed" / name, (json.dumps(found, indent=2) + "\n").encode())
         others = ", ".join(f"{ratio:.2f} of {name}" for name, ratio in found["ratio_to"].items())
         print(f"{found['what']}: {found['value']:.2f} ms, {others}", flush=True)
+        if not known:
+            print("  not put on file: this is no point of the curves; --results names another folder", flush=True)
         for name, reason in found["not_measured"].items():
             print(f"  {name}: not measured ({reason})", flush=True)
 

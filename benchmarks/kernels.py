@@ -9,18 +9,17 @@ GS-WGAN's critics, of so many images for each of a few critics.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor
 
-from machine import FACTS, described
+import machine
+from machine import FACTS, at_least_one, described
 from privset import convolutions
 from privset.convolutions import Form
 from privset.methods import transport_kernels
@@ -185,10 +184,9 @@ def median(work: Work, turns: int) -> float:
 
 def main() -> None:
     """Measure and put on file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, nargs="+", default=[20, 100, 677])
-    parser.add_argument("--turns", type=int, default=50)
-    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser = machine.parser(__doc__, anywhere=False)
+    parser.add_argument("--images", type=at_least_one, nargs="+", default=[20, 100, 677])
+    parser.add_argument("--turns", type=at_least_one, default=50)
     args = parser.parse_args()
     if not (torch.cuda.is_available() and convolutions.AVAILABLE):
         parser.error("there is no graphics card here, or no Triton, and kernels run nowhere else")

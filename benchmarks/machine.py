@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
 import sys
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from privset.errors import ConfigError
 from privset.facts import PublicFacts
+from privset.methods import Execution
 from privset.release.software import versions
 from privset.studies.runner import command_of, commit
 
@@ -27,6 +31,29 @@ FACTS = PublicFacts(
     std=(0.3081,),
 )
 """Of MNIST's size; what the pixels are changes no time."""
+
+
+def parser(about: str | None, *, anywhere: bool = True) -> argparse.ArgumentParser:
+    """Of what every benchmark is told: where results are, and, if it runs anywhere, where to compute."""
+    found = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if anywhere:
+        found.add_argument("--device", default="cpu", type=_device, help="cpu, cuda or cuda:N")
+    found.add_argument("--results", type=Path, default=Path("results"), help="folder of the results")
+    return found
+
+
+def at_least_one(word: str) -> int:
+    """A number of things, from the command line."""
+    if not word.isdecimal() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, not {word!r}")
+    return int(word)
+
+
+def _device(word: str) -> str:
+    try:
+        return Execution(device=word).device
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def peak_memory_mib(device: torch.device) -> float:

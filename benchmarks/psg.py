@@ -12,17 +12,16 @@ skipped, so that a stopped measurement goes on where it was (--again measures an
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from machine import FACTS, described, peak_memory_mib
+import machine
+from machine import FACTS, at_least_one, described, peak_memory_mib
 from privset.methods import Psg, PsgConfig
 from privset.methods.gradient_matching import _matching, _training
 from privset.methods.record_loss import record_loss
@@ -134,12 +133,10 @@ def measure(per_class: int, device: torch.device, *, seconds: float) -> dict[str
 
 def main() -> None:
     """Measure and put on file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--per-class", type=int, nargs="+", default=[10, 20])
+    parser = machine.parser(__doc__)
+    parser.add_argument("--per-class", type=at_least_one, nargs="+", default=[10, 20])
     parser.add_argument("--seconds", type=float, default=60, help="for each set size")
     parser.add_argument("--again", action="store_true", help="also what is on file")
-    parser.add_argument("--results", type=Path, default=Path("results"))
     args = parser.parse_args()
     for per_class in args.per_class:
         path = args.results / "speed" / f"psg-ipc{per_class}-{args.device}.json"

@@ -12,7 +12,6 @@ writes results/speed/release-mnist-eps1-ipc10-cuda.json, and with --method dp-me
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -24,7 +23,8 @@ from typing import Any
 
 import torch
 
-from machine import described
+import machine
+from machine import at_least_one, described
 from privset.studies.results import write
 
 PRIVSET = [sys.executable, "-m", "privset"]
@@ -71,25 +71,26 @@ def _trained(release: str, data: str, device: str, networks: int, places: list[s
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure and put on file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = machine.parser(__doc__)
     parser.add_argument("data", help="name of a data set")
     parser.add_argument("--method", help="another one than `privset generate` takes by itself")
     parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--per-class", type=int, default=10)
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--per-class", type=at_least_one, default=10)
     parser.add_argument("--networks", type=int, default=3, help="how many are trained on the set")
     parser.add_argument("--data-dir", help="as in `privset generate`")
-    parser.add_argument("--results", type=Path, default=Path("results"))
     args = parser.parse_args(words)
-    found = measure(
-        args.data,
-        method=args.method,
-        epsilon=args.epsilon,
-        per_class=args.per_class,
-        device=args.device,
-        networks=args.networks,
-        places=["--data-dir", args.data_dir] if args.data_dir else [],
-    )
+    try:
+        found = measure(
+            args.data,
+            method=args.method,
+            epsilon=args.epsilon,
+            per_class=args.per_class,
+            device=args.device,
+            networks=args.networks,
+            places=["--data-dir", args.data_dir] if args.data_dir else [],
+        )
+    except subprocess.CalledProcessError as error:  # which has said what was wrong
+        raise SystemExit(error.returncode) from error
     kind = f"{args.method}-release" if args.method else "release"
     name = f"{kind}-{args.data}-eps{args.epsilon:g}-ipc{args.per_class}-{args.device}.json"
     path = args.results / "speed" / name

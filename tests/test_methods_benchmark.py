@@ -37,9 +37,23 @@ def test_what_is_on_file_is_not_measured_again(methods, tmp_path, capsys):
     assert "on file" in capsys.readouterr().out
 
 
-def test_what_is_not_one_long_loop_is_refused(methods, tmp_path):
-    with pytest.raises(SystemExit, match="moments is not one long loop"):
-        methods.main(["moments:light:10", "--results", str(tmp_path)])
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("moments:light:10", "moments is not one long loop"),
+        ("cgan:small:10", "method must be one of"),
+        ("dp-cgan:tiny:10", "dp-cgan has the presets"),
+        ("dp-cgan:small:ten", "'dp-cgan:small:ten' is not METHOD:PRESET:EPSILON[:PER_CLASS]"),
+        ("dp-cgan:small:10:20:30", "is not METHOD:PRESET:EPSILON[:PER_CLASS]"),
+        ("dp-cgan:small:0.0001", "cannot be paid for"),
+        ("dp-cgan:small:10 --device gpu", "device must be cpu, cuda or cuda:N"),
+    ],
+)
+def test_what_cannot_be_timed_is_refused_in_a_sentence(methods, tmp_path, capsys, words, sentence):
+    with pytest.raises(SystemExit) as ended:
+        methods.main([*words.split(), "--results", str(tmp_path)])
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

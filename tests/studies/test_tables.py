@@ -230,13 +230,14 @@ def test_what_benchmarks_measured_is_read_from_their_files(tmp_path):
         "steps": {"matching": 100_000, "updates": 450_000},
         "hours": {"in one go": None, "sum of parts": 0.5},
         "peak_memory_mib": 2048.0,
+        "commit": "0123456789abcdef",
     }
     for size, hours in ((10, 0.25), (20, None)):
         more = {"per_class": size, "hours": found["hours"] | {"in one go": hours}}
         (tmp_path / "speed" / f"psg-ipc{size}-cuda.json").write_text(json.dumps(found | more), encoding="utf-8")
     assert steps("cuda", tmp_path).splitlines()[2:] == [
-        "| 10 | 1.00 ms | 2.00 ms | 0.50 ms | 100,000 | 450,000 | 15 min | 2.0 GiB |",
-        "| 20 | 1.00 ms | 2.00 ms | 0.50 ms | 100,000 | 450,000 | 30 min | 2.0 GiB |",
+        "| 10 | 1.00 ms | 2.00 ms | 0.50 ms | 100,000 | 450,000 | 15 min | 2.0 GiB | 012345678 |",
+        "| 20 | 1.00 ms | 2.00 ms | 0.50 ms | 100,000 | 450,000 | 30 min | 2.0 GiB | 012345678 |",
     ]
 
 

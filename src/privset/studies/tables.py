@@ -237,7 +237,7 @@ def gradients(device: str, results: Path) -> str:
 def steps(device: str, results: Path) -> str:
     """What benchmarks/psg.py measured on a device: milliseconds of each part of PSG's loop, minutes of a whole run."""
     parts = ("gradient", "matching", "update")
-    rows = [["images a class", *parts, "steps", "updates", "so a whole run", "memory"], ["---"] * 8]
+    rows = [["images a class", *parts, "steps", "updates", "so a whole run", "memory", "code"], ["---"] * 9]
     files = [json.loads(path.read_bytes()) for path in (results / "speed").glob(f"psg-*-{device}.json")]
     for found in sorted(files, key=lambda one: one["per_class"]):
         hours = found["hours"]["in one go"] or found["hours"]["sum of parts"]
@@ -248,6 +248,7 @@ def steps(device: str, results: Path) -> str:
                 *(f"{found['steps'][name]:,}" for name in ("matching", "updates")),
                 f"{60 * hours:.0f} min" if hours > 1 / 30 else f"{3600 * hours:.0f} s",
                 f"{found['peak_memory_mib'] / 1024:.1f} GiB",
+                found["commit"][:9],
             ]
         )
     return _markdown(rows)
