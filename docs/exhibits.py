@@ -6,6 +6,7 @@
 - ``images/psg-*-along.svg``: accuracy against epsilon, as the study `psg` drew it;
 - in ``reproduction.md``, between ``<!-- studies -->`` and ``<!-- end of studies -->``: every study, its command, every
   cell, and whether it is on file in ``results/``;
+- there, between ``<!-- met -->`` and ``<!-- end of met -->``: how many published numbers are measured, and met;
 - in ``methods/index.md``, between ``<!-- methods -->`` and ``<!-- end of methods -->``: every method there is.
 """
 
@@ -21,13 +22,15 @@ from PIL import Image
 
 from privset.evaluation.figure import Curve, draw
 from privset.methods import METHODS, MeasuringMethod
-from privset.studies import STUDIES, Results, Study
+from privset.studies import STUDIES, Cell, Results, Study
 from privset.studies.results import percent
 
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "images" / "sets.png"
 SHOWN = ("moments/mnist-eps1-ipc10.png", "moments/fashion-mnist-eps1-ipc10.png")
 GAP = 24
+NEAR = 1.5
+"""Points from a published accuracy within which a measured one is taken for the same."""
 AXES = {
     "batch": "records of 28x28, ConvNet of width 128",
     "width": "width of the ConvNet, 256 records of 28x28",
@@ -35,6 +38,7 @@ AXES = {
 }
 
 _STUDIES = re.compile(r"(<!-- studies -->\n).*?(<!-- end of studies -->)", re.DOTALL)
+_MET = re.compile(r"(<!-- met -->\n).*?(<!-- end of met -->)", re.DOTALL)
 _CLAIMS = (
     "Where the original analysis of a method gives another epsilon than what is proven here, plan, certificate, card\n"
     "and report show both, and the proven one is the one that counts:"
@@ -89,6 +93,32 @@ def pictures(results: Path) -> dict[Path, bytes]:
     return {PICTURE: picture(results)} | gradients(results) | curves(results)
 
 
+def met(results: Path) -> str:
+    """How many published numbers have been measured, and met, by study and preset, as a Markdown table."""
+    rows = [["study", "preset", "published", "measured", f"within {NEAR:g} points", "better", "worse"]]
+    rows.append(["---"] * len(rows[0]))
+    for study in STUDIES.values():
+        shelf = Results(results, study)
+        apart: dict[str, list[float | None]] = {}
+        for cell in study.cells:
+            if cell.published is not None:
+                found = shelf.cell(cell)
+                apart.setdefault(cell.preset, []).append(None if found is None else _apart(cell, found))
+        for preset, differences in apart.items():
+            measured = [one for one in differences if one is not None]
+            counts = len(measured), sum(abs(one) <= NEAR for one in measured)
+            more = sum(one > NEAR for one in measured), sum(one < -NEAR for one in measured)
+            words = f"`{preset}`" if preset else ""
+            rows.append([f"[{study.name}](#{study.name})", words, *map(str, (len(differences), *counts, *more))])
+    return _lines(rows)
+
+
+def _apart(cell: Cell, found: dict[str, Any]) -> float:
+    """How far what was measured is from what was published, to the decimal that both are shown with."""
+    assert cell.published is not None
+    return round(round(found["accuracy"]["mean"], 1) - cell.published, 1)
+
+
 def studies(results: Path) -> str:
     """Every study: what it measures, its command, and its cells as lines of a Markdown table."""
     return "".join(
@@ -104,7 +134,7 @@ def _cells(study: Study, results: Path) -> str:
     cells = () if study.name == "smoke" else study.cells
     on_file = {cell.name: found for cell in cells if (found := shelf.cell(cell)) is not None}
     claims = any("claim" in found for found in on_file.values())
-    rows = [["cell", "accuracy, %", "recipe", "published, %", "seconds a set: make + train", "device", "code"]]
+    rows = [["cell", "accuracy, %", "recipe", "published, %", "apart", "seconds a set: make + train", "device", "code"]]
     rows[0] += ["epsilon proven", "claimed"] if claims else []
     rows.append(["---"] * len(rows[0]))
     for cell in study.cells:
@@ -112,7 +142,9 @@ def _cells(study: Study, results: Path) -> str:
         accuracy, recipe, *rest = ["missing", "", "", "", ""] if found is None else _on_file(found)
         accuracy += " (with other settings)" if found is not None and shelf.is_outdated(cell) else ""
         published = "" if cell.published is None else f"{cell.published:.1f}"
-        rows.append([f"`{cell.name}`", accuracy, recipe, published, *rest, *(_epsilons(found) if claims else [])])
+        apart = "" if cell.published is None or found is None else f"{_apart(cell, found):+.1f}"
+        words = [f"`{cell.name}`", accuracy, recipe, published, apart, *rest]
+        rows.append([*words, *(_epsilons(found) if claims else [])])
     return _lines(rows)
 
 
@@ -157,6 +189,7 @@ def methods() -> str:
 def filled(text: str, results: Path) -> str:
     """A document with everything of this kind in it made anew."""
     text = _STUDIES.sub(lambda place: place[1] + studies(results) + place[2], text)
+    text = _MET.sub(lambda place: place[1] + met(results) + place[2], text)
     return _METHODS.sub(lambda place: place[1] + methods() + place[2], text)
 
 
