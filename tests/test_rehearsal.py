@@ -8,7 +8,7 @@ import torch
 from tests.conftest import TINY, facts_for, records_for
 
 from privset import rehearsal
-from privset.errors import ConfigError
+from privset.errors import ConfigError, DataError
 from privset.methods import METHODS, MeasuringMethod, SetMethod, TrainingMethod
 from privset.observer import Observer
 from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise
@@ -36,7 +36,7 @@ def test_a_run_is_counted_in_full_by_its_beginning(name):
     else:
         assert isinstance(method, SetMethod)
         method.run(curator, plan, observer=totals)
-    found = rehearse(facts, method=method, budget=BUDGET, seconds=0.0)
+    found = rehearse(facts, method=method, budget=BUDGET, seconds=1e-9)
     longest = list(found.phases)[-1]
     assert found.phases[longest].steps == totals.found[longest]
     for phase, timed in found.phases.items():
@@ -48,7 +48,7 @@ def test_a_run_is_counted_in_full_by_its_beginning(name):
 
 def test_phases_before_the_longest_are_cut_and_counted_in_full():
     config = dataclasses.replace(TINY["gs-wgan"], warm_up=50)
-    found = rehearse(facts_for(120), method=METHODS["gs-wgan"](config), budget=BUDGET, seconds=0.0)
+    found = rehearse(facts_for(120), method=METHODS["gs-wgan"](config), budget=BUDGET, seconds=1e-9)
     warming = found.phases["warming up critics"]
     assert (warming.steps, warming.timed) == (50, rehearsal.FEW - rehearsal.UNCOUNTED)
 
@@ -56,6 +56,20 @@ def test_phases_before_the_longest_are_cut_and_counted_in_full():
 def test_what_measures_first_is_refused():
     with pytest.raises(ConfigError, match="moments pays for a few answers at once"):
         rehearse(facts_for(40), method=METHODS["moments"](TINY["moments"]), budget=BUDGET)
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
+def test_a_time_that_is_none_is_refused(seconds):
+    with pytest.raises(ConfigError, match="seconds to time a run for must be a positive number"):
+        rehearse(facts_for(40), method=METHODS["psg"](TINY["psg"]), budget=BUDGET, seconds=seconds)
+
+
+def test_data_may_be_named():
+    method = METHODS["dp-cgan"](dataclasses.replace(TINY["dp-cgan"], width=2))
+    found = rehearse("digits", method=method, budget=BUDGET, seconds=1e-9)
+    assert found.phases["training a generator"].steps == 4
+    with pytest.raises(DataError, match="neither a named data set"):
+        rehearse("nowhere", method=method, budget=BUDGET)
 
 
 def test_images_are_as_many_and_as_large_as_the_real_ones():

@@ -13,11 +13,12 @@ import dataclasses
 import math
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from privset.data.records import Records
+from privset.data import Records, facts_of
 from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.methods import Execution, Method, SetMethod, TrainingMethod
@@ -66,8 +67,17 @@ class Rehearsal:
         return self.before + sum(phase.steps * phase.step_seconds for phase in self.phases.values())
 
 
+def require_rehearsable(method: Method[Any]) -> None:
+    """Raise a `ConfigError` if the method measures first, and has no long run to be paid for."""
+    if isinstance(method, MeasuringMethod):
+        raise ConfigError(
+            f"{method.name} pays for a few answers at once and makes a set of them at no further cost, so there is no "
+            "run to be timed before it is paid for; time methods that ask as they go, such as psg"
+        )
+
+
 def rehearse(
-    facts: PublicFacts,
+    data: PublicFacts | str | Path,
     *,
     method: Method[Any],
     budget: PrivacyBudget,
@@ -79,7 +89,7 @@ def rehearse(
     No record is read, nothing is charged and nothing is made. It needs the memory of the run itself.
 
     Args:
-        facts: What is public about the data.
+        data: What is public about the data, the name of a data set, or a path.
         method: With its settings. One that measures first has no long run to pay for, and is refused.
         budget: Of the run.
         execution: Where to compute.
@@ -87,13 +97,12 @@ def rehearse(
             rounds of which none is done before.
 
     Raises:
-        ConfigError: The method measures first.
+        ConfigError: The method measures first, or the seconds are none.
     """
-    if isinstance(method, MeasuringMethod):
-        raise ConfigError(
-            f"{method.name} pays for a few answers at once and makes a set of them at no further cost, so there is no "
-            "run to be timed before it is paid for; time methods that ask as they go, such as psg"
-        )
+    require_rehearsable(method)
+    if not 0 < seconds < math.inf:
+        raise ConfigError(f"seconds to time a run for must be a positive number, not {seconds}")
+    facts = data if isinstance(data, PublicFacts) else facts_of(data)
     execution, cut = execution or Execution(), dict(method.prelude)
     whole = {phase: getattr(method.config, setting) for setting, phase in cut.items()}
     changed = {setting: min(getattr(method.config, setting), FEW) for setting in cut}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from privset.cli import console
 from privset.cli.interrupts import WORDS, held_back
 
 
@@ -66,6 +67,20 @@ def test_what_is_said_of_it_can_be_said_in_other_words():
         interrupt()
         assert said == ["it would be lost"]
         with pytest.raises(KeyboardInterrupt, match="all of it"):
+            interrupt()
+
+
+def test_as_long_as_nothing_would_be_lost_the_first_interrupt_interrupts(tmp_path, monkeypatch):
+    said, ledger = [], tmp_path / "set.ledger.jsonl"
+    monkeypatch.setattr(console, "warn", said.append)
+    with console.Bars().irrevocable(9.9, ledger):
+        with pytest.raises(KeyboardInterrupt, match="nothing was charged"):
+            interrupt()
+        assert said == []
+        ledger.write_text("a charge", encoding="utf-8")
+        interrupt()
+        assert "what it charges, epsilon 9.9, would be lost" in said[0]
+        with pytest.raises(KeyboardInterrupt, match=r"what was charged stays in .*set\.ledger\.jsonl"):
             interrupt()
 
 

@@ -105,6 +105,17 @@ def test_steps_that_came_apart_are_stopped_and_the_last_good_state_is_left(value
     assert safetensors.torch.load(checkpoint.states[-1])["walking/place"].tolist() == [0, 2, 0]
 
 
+def test_steps_that_came_apart_before_any_state_was_kept_are_not_said_to_go_on():
+    place = torch.zeros(3)
+
+    def walk():
+        for _ in Stages(torch.Generator(), Memory(), Observer()).loop("walking", 9, {"place": place}):
+            place[1] = float("nan")
+
+    with pytest.raises(ConfigError, match=r"after 1 steps place .*None was kept before.*lower the learning rates"):
+        walk()
+
+
 def test_a_kept_state_that_is_not_finite_is_not_taken_up():
     place = torch.tensor([0.0, float("nan")])
     generator = torch.Generator()

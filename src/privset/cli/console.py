@@ -154,8 +154,10 @@ class Bars(Observer):
             warn,
             f"This run cannot be gone on with: what it charges, epsilon {rounded_up(epsilon)}, would be lost. Ctrl-C "
             "again stops it all the same.",
-            f"nothing was released; what was charged, if anything was, stays in {ledger}, and a new run, with another "
-            "--out, is charged in addition",
+            f"nothing was released; what was charged stays in {ledger}, and a new run, with another --out, is charged "
+            "in addition",
+            costs=ledger.exists,  # it appears with the first charge, before that is answered
+            nothing="nothing was released, and nothing was charged",
         )
 
     def note(self, about: str, text: str) -> None:

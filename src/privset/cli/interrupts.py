@@ -12,7 +12,14 @@ WORDS = "Stopping after this step, to keep what was done; Ctrl-C again stops at 
 
 
 @contextlib.contextmanager
-def held_back(say: Callable[[str], None], words: str = WORDS, left: str = "") -> Iterator[Callable[[], bool]]:
+def held_back(
+    say: Callable[[str], None],
+    words: str = WORDS,
+    left: str = "",
+    *,
+    costs: Callable[[], bool] = lambda: True,
+    nothing: str = "",
+) -> Iterator[Callable[[], bool]]:
     """Within, a first interrupt is told by the function, and by ``say``; a second one interrupts.
 
     Where something else decides what becomes of interrupts, or ignores them, it is left to that.
@@ -21,11 +28,15 @@ def held_back(say: Callable[[str], None], words: str = WORDS, left: str = "") ->
         say: Tells whoever interrupted.
         words: What they are told.
         left: What a second interrupt says of what is left.
+        costs: Whether an interrupt would cost anything by now; as long as it does not, the first one interrupts.
+        nothing: What that one says.
     """
     asked = False
 
     def hold(_number: int, _frame: FrameType | None) -> None:
         nonlocal asked
+        if not costs():
+            raise KeyboardInterrupt(nothing)
         if asked:
             raise KeyboardInterrupt(left)
         asked = True

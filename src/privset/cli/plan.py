@@ -11,7 +11,7 @@ from privset.cli.arguments import Config, PlanArguments, parse_planned
 from privset.errors import ConfigError
 from privset.methods import METHODS, Execution, Plan, SetConfig
 from privset.privacy.budget import RELATION
-from privset.rehearsal import rehearse
+from privset.rehearsal import rehearse, require_rehearsable
 from privset.release.statement import rounded_up
 
 _OF_A_RUN = ("out", "chunk", "noise-seed", "snapshots", "tensorboard")
@@ -38,7 +38,10 @@ def plan(arguments: Sequence[str]) -> int:
     """What a method would ask and what it would cost; looks at no image."""
     parsed = parse_planned(DevicePlanArguments, arguments, "privset plan", elsewhere=_OF_A_RUN)
     budget, method = parsed.budget, parsed.make_method()
-    execution = Execution(device=parsed.device) if parsed.time else None  # which this machine must have, then
+    execution = None
+    if parsed.time:
+        require_rehearsable(method)
+        execution = Execution(device=parsed.device)  # which this machine must have, then
     with console.Bars() as bars:
         facts = parsed.reading.facts(parsed.data, bars)
         bars.phase("calibrating the noise", 0)

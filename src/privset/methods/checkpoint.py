@@ -109,10 +109,11 @@ class Stages:
         # A copy of each: two names of one memory are more than the format can say.
         own = {key: value.detach().cpu().clone().contiguous() for key, value in now.items()}
         if odd := _not_finite(own):
+            again = "The last state of before is kept: run this again to go on from there. If it ends so again, lower "
+            never = "None was kept before, and the same run would end so again, or nearly so: lower "
             raise ConfigError(
-                f"{name}: after {steps:,} steps {', '.join(odd)} have values that are not finite. The last state of "
-                "before is kept: run this again to go on from there. If it ends so again, lower the learning rates; "
-                f"{self._checkpoint.otherwise}"
+                f"{name}: after {steps:,} steps {', '.join(odd)} have values that are not finite. "
+                f"{again if self._steps else never}the learning rates; {self._checkpoint.otherwise}"
             )
         self._steps[name] = steps
         self._kept = others | {f"{name}/{key}": value for key, value in own.items()}

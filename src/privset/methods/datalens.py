@@ -17,7 +17,7 @@ from torch import Tensor
 from privset.facts import PublicFacts
 from privset.methods.claim import REPLACE, Claim
 from privset.methods.plan import Plan
-from privset.methods.settings import require, require_at_least_one
+from privset.methods.settings import require, require_at_least_one, require_positive
 from privset.methods.teachers import Moves, TeacherConfig, TeacherMethod, claimed_epsilon, discriminator_of, wishes
 from privset.privacy import Curator, GaussianEvent, VotesQuestion, Wards
 from privset.privacy.wards import Public, State
@@ -37,9 +37,7 @@ class DataLensConfig(TeacherConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_at_least_one(self, "top")
-        for name in ("limit", "step_size"):
-            value = getattr(self, name)
-            require(0 < value < math.inf, f"{name.replace('_', '-')} must be a positive number, not {value}")
+        require_positive(self, "limit", "step_size")
 
     def top_for(self, facts: PublicFacts) -> int:
         """How many votes a teacher has on each image."""

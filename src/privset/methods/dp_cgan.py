@@ -23,7 +23,14 @@ from privset.methods.descent import Adam
 from privset.methods.drawing import drawn, glimpse
 from privset.methods.method import Execution, SetMethod, Synthesis
 from privset.methods.plan import Plan
-from privset.methods.settings import SetConfig, require, require_at_least_one, require_generator, require_noise
+from privset.methods.settings import (
+    SetConfig,
+    require,
+    require_at_least_one,
+    require_generator,
+    require_noise,
+    require_positive,
+)
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 from privset.observer import Glimpse, Observer
 from privset.privacy import RELATION, Curator, GaussianEvent, GradientQuestion, PrivacyBudget
@@ -72,10 +79,7 @@ class DpCganConfig(SetConfig):
         require_at_least_one(self, "steps", "batch_size", "decay_steps")
         require_generator(self, "code", "width")
         require(1e-6 <= self.clip_norm <= 1e6, f"clip-norm must lie between 1e-6 and 1e6, not {self.clip_norm}")
-        for name in ("rate", "last_rate", "generator_rate", "label_weight"):
-            value = getattr(self, name)
-            words = name.replace("_", "-")
-            require(0 < value < math.inf, f"{words} must be a positive number, not {value}")
+        require_positive(self, "rate", "last_rate", "generator_rate", "label_weight")
         require_noise(self.noise_multiplier)
 
     @classmethod

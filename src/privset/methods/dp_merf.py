@@ -24,7 +24,14 @@ from privset.methods.drawing import drawn, even_labels, glimpse, settled
 from privset.methods.measuring import Measured, MeasuringMethod, Statistics
 from privset.methods.method import Execution, Synthesis
 from privset.methods.plan import Plan
-from privset.methods.settings import SetConfig, require, require_at_least_one, require_generator, require_noise
+from privset.methods.settings import (
+    SetConfig,
+    require,
+    require_at_least_one,
+    require_generator,
+    require_noise,
+    require_positive,
+)
 from privset.networks.features import waves_of
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 from privset.networks.generators import draw_codes
@@ -75,9 +82,7 @@ class DpMerfConfig(SetConfig):
         require_at_least_one(self, "waves", "steps")
         require_generator(self, "code", "width")
         require(self.batch_size >= 2, f"batch-size must be at least 2, for batch norm, not {self.batch_size}")
-        for name in ("bandwidth", "rate"):
-            value = getattr(self, name)
-            require(value is None or 0 < value < math.inf, f"{name} must be a positive number, not {value}")
+        require_positive(self, "bandwidth", "rate")
         require(0 <= self.count_share < 1, f"count-share must lie in [0, 1), not {self.count_share}")
         require_noise(self.noise_multiplier)
 

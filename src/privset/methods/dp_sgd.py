@@ -21,7 +21,14 @@ from privset.methods.checkpoint import Stages
 from privset.methods.method import Execution
 from privset.methods.plan import Plan
 from privset.methods.record_loss import record_loss
-from privset.methods.settings import MethodConfig, require, require_at_least_one, require_network, require_noise
+from privset.methods.settings import (
+    MethodConfig,
+    require,
+    require_at_least_one,
+    require_network,
+    require_noise,
+    require_positive,
+)
 from privset.methods.training import Architecture, TrainingMethod
 from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, GradientQuestion, PrivacyBudget
@@ -60,7 +67,7 @@ class DpSgdConfig(MethodConfig):
         super().__post_init__()
         require_at_least_one(self, "epochs", "batch_size", "width", "depth")
         require(1e-6 <= self.clip_norm <= 1e6, f"clip-norm must lie between 1e-6 and 1e6, not {self.clip_norm}")
-        require(0 < self.rate < math.inf, f"rate must be a positive number, not {self.rate}")
+        require_positive(self, "rate")
         for name in ("momentum", "averaging"):
             value = getattr(self, name)
             require(0 <= value < 1, f"{name} must lie in [0, 1), not {value}")

@@ -23,7 +23,14 @@ from privset.methods.descent import Adam, approach, cosine
 from privset.methods.drawing import AT_ONCE, become_average, drawn, glimpse
 from privset.methods.method import Execution, SetMethod, Synthesis
 from privset.methods.plan import Plan
-from privset.methods.settings import SetConfig, require, require_at_least_one, require_generator, require_noise
+from privset.methods.settings import (
+    SetConfig,
+    require,
+    require_at_least_one,
+    require_generator,
+    require_noise,
+    require_positive,
+)
 from privset.methods.transport import Transport
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 from privset.networks.transposed import TransposedGenerator
@@ -88,9 +95,7 @@ class DpSinkhornConfig(SetConfig):
         require(self.batch_size >= 2, f"batch-size must be at least 2, for batch norm, not {self.batch_size}")
         require(self.width >= 4, f"width must be at least 4, not {self.width}")
         require(1e-6 <= self.clip_norm <= 1e6, f"clip-norm must lie between 1e-6 and 1e6, not {self.clip_norm}")
-        for name in ("rate", "blur"):
-            value = getattr(self, name)
-            require(0 < value < math.inf, f"{name} must be a positive number, not {value}")
+        require_positive(self, "rate", "blur")
         for name in ("label_scale", "l1_weight", "weight_decay"):
             value = getattr(self, name)
             require(0 <= value < math.inf, f"{name.replace('_', '-')} must be 0 or more, not {value}")

@@ -17,7 +17,7 @@ from torch import Tensor
 from privset.facts import PublicFacts
 from privset.methods.claim import REPLACE, Claim
 from privset.methods.plan import Plan
-from privset.methods.settings import require, require_at_least_one
+from privset.methods.settings import require, require_at_least_one, require_positive
 from privset.methods.teachers import Moves, TeacherConfig, TeacherMethod, claimed_epsilon, discriminator_of, wishes
 from privset.privacy import Curator, GaussianEvent, VotesQuestion, Wards
 from privset.privacy.wards import Public, State
@@ -42,9 +42,7 @@ class GPateConfig(TeacherConfig):
         super().__post_init__()
         require_at_least_one(self, "projections")
         require(self.bins >= 2, f"bins must be at least 2, not {self.bins}")
-        for name in ("limit", "check"):
-            value = getattr(self, name)
-            require(value is None or 0 < value < math.inf, f"{name} must be a positive number, not {value}")
+        require_positive(self, "limit", "check")
 
     @classmethod
     def paper(cls, *, per_class: int = 10, epsilon: float = 10.0) -> GPateConfig:

@@ -26,7 +26,14 @@ from privset.methods.matching import matching_slope
 from privset.methods.method import Execution, SetMethod, Synthesis
 from privset.methods.plan import Plan
 from privset.methods.record_loss import record_loss
-from privset.methods.settings import SetConfig, require, require_at_least_one, require_network, require_noise
+from privset.methods.settings import (
+    SetConfig,
+    require,
+    require_at_least_one,
+    require_network,
+    require_noise,
+    require_positive,
+)
 from privset.networks.fused import fused
 from privset.networks.precision import half_width
 from privset.observer import Glimpse, Observer
@@ -90,12 +97,7 @@ class MatchingConfig(SetConfig):
         require(1e-6 <= self.clip_norm <= 1e6, f"clip-norm must lie between 1e-6 and 1e6, not {self.clip_norm}")
         require_noise(self.noise_multiplier)
         require_network(self.network, self.depth)
-        self._require_rates("network_rate")
-
-    def _require_rates(self, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            require(0 < value < float("inf"), f"{name.replace('_', '-')} must be a positive number, not {value}")
+        require_positive(self, "network_rate")
 
 
 Config = TypeVar("Config", bound=MatchingConfig)

@@ -28,6 +28,7 @@ from privset.methods.settings import (
     require_at_least_one,
     require_generator,
     require_noise,
+    require_positive,
     require_shards,
 )
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
@@ -109,9 +110,7 @@ class GsWganConfig(SetConfig):
             )
         require(1e-6 <= self.clip_norm <= 1e3, f"clip-norm must lie between 1e-6 and 1e3, not {self.clip_norm}")
         require(self.batch_size <= 10_000, f"batch-size must be at most 10000, not {self.batch_size}")
-        for name in ("rate", "critic_rate"):
-            value = getattr(self, name)
-            require(0 < value < math.inf, f"{name.replace('_', '-')} must be a positive number, not {value}")
+        require_positive(self, "rate", "critic_rate")
         require(0 <= self.averaging < 1, f"averaging must lie in [0, 1), not {self.averaging}")
         require_noise(self.noise_multiplier)
 

@@ -26,7 +26,7 @@ from privset.methods.method import Execution, Synthesis
 from privset.methods.moment_matching import Matching, feature_map, feature_maps, wave_lift
 from privset.methods.plan import Plan
 from privset.methods.refining import ridge_loss, trained_features
-from privset.methods.settings import SetConfig, require, require_at_least_one
+from privset.methods.settings import SetConfig, require, require_at_least_one, require_positive
 from privset.networks.features import RandomFeatures, look, random_views
 from privset.networks.precision import tensor_cores
 from privset.networks.stacking import Stack
@@ -85,9 +85,7 @@ class MomentsConfig(SetConfig):
         require_at_least_one(self, "networks", "width", "depth", "resolution", "waves", "steps", "networks_per_step")
         require_at_least_one(self, "pool_networks", "pool_training", "refining_steps")
         require(self.depth <= 16, f"depth must be at most 16, not {self.depth}")
-        for name in ("image_rate", "bandwidth"):
-            value = getattr(self, name)
-            require(0 < value < float("inf"), f"{name.replace('_', '-')} must be a positive number, not {value}")
+        require_positive(self, "image_rate", "bandwidth")
         require(0 <= self.warp <= 3, f"warp must lie in [0, 3], not {self.warp}")
         require(0 <= self.smoothness <= 3, f"smoothness must lie in [0, 3], not {self.smoothness}")
         require(0 <= self.averaging < 1, f"averaging must lie in [0, 1), not {self.averaging}")

@@ -16,7 +16,7 @@ from privset.facts import PublicFacts
 from privset.methods.gradient_matching import GradientMatching, MatchingConfig, paper_loops
 from privset.methods.matched import Matched, Pixels
 from privset.methods.method import Synthesis
-from privset.methods.settings import require
+from privset.methods.settings import require, require_positive
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class PsgConfig(MatchingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._require_rates("image_rate")
+        require_positive(self, "image_rate")
         require(0 <= self.image_momentum < 1, f"image-momentum must lie in [0, 1), not {self.image_momentum}")
 
     @classmethod

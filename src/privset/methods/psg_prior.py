@@ -17,7 +17,7 @@ from privset.facts import PublicFacts
 from privset.methods.gradient_matching import GradientMatching, MatchingConfig, paper_loops
 from privset.methods.matched import Generated, Matched
 from privset.methods.method import Synthesis
-from privset.methods.settings import require_generator
+from privset.methods.settings import require_generator, require_positive
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 
 
@@ -36,7 +36,7 @@ class PsgPriorConfig(MatchingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._require_rates("generator_rate")
+        require_positive(self, "generator_rate")
         require_generator(self, "code", "generator_width")
 
     @classmethod

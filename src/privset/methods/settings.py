@@ -88,6 +88,24 @@ def require_at_least_one(config: MethodConfig, *names: str) -> None:
         require(value is None or value >= 1, f"{name.replace('_', '-')} must be at least 1, not {value}")
 
 
+FASTEST = 1e4
+"""No learning rate above this teaches anything; a slip of the keys would cost a budget."""
+
+
+def require_positive(config: MethodConfig, *names: str) -> None:
+    """Raise `ConfigError` for the first of these settings that is no positive number, or a rate that is absurd.
+
+    One that is None is left to its default.
+    """
+    for name in names:
+        value, words = getattr(config, name), name.replace("_", "-")
+        if value is None:
+            continue
+        require(0 < value < math.inf, f"{words} must be a positive number, not {value}")
+        slow = value <= FASTEST or not name.endswith("rate")
+        require(slow, f"{words} must be at most {FASTEST:,.0f}, not {value:g}: nothing is learned so fast")
+
+
 def require_noise(multiplier: float | None) -> None:
     """Raise `ConfigError` for a noise multiplier that is not None and not one that can be accounted for."""
     require(

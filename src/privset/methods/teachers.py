@@ -25,7 +25,14 @@ from privset.methods.descent import Adam, step_of_adam
 from privset.methods.drawing import drawn, even_labels, glimpse, settled
 from privset.methods.method import Execution, SetMethod, Synthesis
 from privset.methods.plan import Plan, presets_that_ask_fewer
-from privset.methods.settings import SetConfig, require, require_at_least_one, require_generator, require_shards
+from privset.methods.settings import (
+    SetConfig,
+    require,
+    require_at_least_one,
+    require_generator,
+    require_positive,
+    require_shards,
+)
 from privset.networks.adversaries import ConditionalDiscriminator
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 from privset.networks.precision import tensor_cores
@@ -91,10 +98,7 @@ class TeacherConfig(SetConfig):
         require(self.images >= 2, f"images must be at least 2, for batch norm, not {self.images}")
         require(self.pretraining >= 0, f"pretraining must be 0 or more, not {self.pretraining}")
         require(0 <= self.threshold <= 1, f"threshold must lie in [0, 1], not {self.threshold}")
-        for name in ("rate", "sigma", "label_weight"):
-            value = getattr(self, name)
-            spelled = name.replace("_", "-")
-            require(value is None or 0 < value < math.inf, f"{spelled} must be a positive number, not {value}")
+        require_positive(self, "rate", "sigma", "label_weight")
         require(self.steps is None or self.steps <= _MOST_STEPS, f"steps must be at most {_MOST_STEPS}")
         require(
             self.steps is not None or self.sigma is not None,

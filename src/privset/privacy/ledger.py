@@ -182,7 +182,7 @@ def unfinished(path: Path) -> BudgetError:
     preview = f"{path.name.removesuffix('.ledger.jsonl')}.preview.png"
     return BudgetError(
         f"{path} holds {charges} by a run that did not finish. If nothing that run computed has been seen by anyone, "
-        f"delete the file and run again. Its preview picture ({preview}) and its curves in TensorBoard are such "
-        "things: if anyone looked at them, or at anything else of it, keep the file, count its epsilon in addition, "
-        "and choose another --out."
+        f"delete the file and run again. A preview picture ({preview}) and curves in TensorBoard, if it left any, are "
+        "such things: if anyone looked at them, or at anything else of it, keep the file, count its epsilon in "
+        "addition, and choose another --out."
     )
