@@ -50,7 +50,7 @@ def test_phases_before_the_longest_are_cut_and_counted_in_full():
     config = dataclasses.replace(TINY["gs-wgan"], warm_up=50)
     found = rehearse(facts_for(120), method=METHODS["gs-wgan"](config), budget=BUDGET, seconds=1e-9)
     warming = found.phases["warming up critics"]
-    assert (warming.steps, warming.timed) == (50, rehearsal.FEW - rehearsal.UNCOUNTED)
+    assert (warming.steps, warming.timed) == (50, 1)
 
 
 def test_what_measures_first_is_refused():
@@ -156,6 +156,19 @@ def test_rounds_that_take_too_long_are_not_waited_for(now, done):
     clock.halt()
     (phase,) = clock.phases.values()
     assert (phase.counted, phase.seconds) == (7 + 5 * done, 42 + done)  # the first step past 40 seconds is the last
+
+
+def test_first_steps_that_take_too_long_are_not_waited_for(now):
+    clock = clock_of(10)
+    clock.phase("training a generator", 100)
+    now[0] += 30
+    clock.step()
+    now[0] += 30
+    with pytest.raises(rehearsal._Enough):
+        clock.step()
+    clock.halt()
+    (phase,) = clock.phases.values()
+    assert (phase.counted, phase.seconds) == (2, 60.0)
 
 
 def test_a_clock_ends_the_longest_phase_and_no_other(now):

@@ -26,12 +26,12 @@ from privset.methods.measuring import MeasuringMethod
 from privset.observer import Observer
 from privset.privacy import Curator, Ledger, PrivacyBudget, system_noise
 
-FEW = 4
-"""Steps that a phase before the longest one is cut to."""
+FEW = {"cuda": 4, "cpu": 1}
+"""Steps that a phase before the longest one is cut to; on a processor the first is like all others."""
 UNCOUNTED = 3
 """First steps of a phase, in which kernels are compiled and chosen; a phase of fewer has none."""
 PATIENCE = 4
-"""So many times the seconds that a phase is to be timed for are waited for its first rounds of steps."""
+"""So many times the seconds that a phase is to be timed for are waited for steps, or rounds of them, that count."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,8 +93,8 @@ def rehearse(
         method: With its settings. One that measures first has no long run to pay for, and is refused.
         budget: Of the run.
         execution: Where to compute.
-        seconds: That the longest phase is timed for; up to four times as long, and one step, where its steps come in
-            rounds of which none is done before.
+        seconds: That the longest phase is timed for; up to four times as long, and one step, where its first steps,
+            or rounds of steps, take that. What comes before it takes as long as it takes.
 
     Raises:
         ConfigError: The method measures first, or the seconds are none.
@@ -105,7 +105,8 @@ def rehearse(
     facts = data if isinstance(data, PublicFacts) else facts_of(data)
     execution, cut = execution or Execution(), dict(method.prelude)
     whole = {phase: getattr(method.config, setting) for setting, phase in cut.items()}
-    changed = {setting: min(getattr(method.config, setting), FEW) for setting in cut}
+    few = FEW[torch.device(execution.device).type]
+    changed = {setting: min(getattr(method.config, setting), few) for setting in cut}
     short = type(method)(dataclasses.replace(method.config, **changed))
     plan, records = short.plan(facts, budget), random_records(facts)
     # Without a limit, since nothing is released; the noise is that of a release nonetheless, which takes its time.
@@ -177,16 +178,15 @@ class _Clock(Observer):
         """Count it, unless it is one of the first, or of a round, which is counted when it is done."""
         phase = self._phase
         phase.taken += count
-        if phase.laps:
-            if not phase.counted and time.perf_counter() - phase.began > PATIENCE * self._seconds:
-                phase.counted, self._start = phase.taken + phase.skipped, phase.began
-                raise _Enough
-            return
-        if phase.taken <= UNCOUNTED < phase.total:
+        first = phase.taken <= UNCOUNTED < phase.total
+        if not (phase.laps or first):
+            phase.counted += count
+            self._end()
+        elif self._ends and not phase.counted and time.perf_counter() - phase.began > PATIENCE * self._seconds:
+            phase.counted, self._start = phase.taken + phase.skipped, phase.began
+            raise _Enough
+        elif not phase.laps:
             self._start = self._now()
-            return
-        phase.counted += count
-        self._end()
 
     def lap(self) -> None:
         """Count the steps of a round, unless it is the first: what comes before a round is part of it from then on."""
@@ -204,8 +204,12 @@ class _Clock(Observer):
             self._phase.seconds = self._now() - self._start
 
     def _end(self) -> None:
-        if self._name not in self._earlier and time.perf_counter() - self._start > self._seconds:
+        if self._ends and time.perf_counter() - self._start > self._seconds:
             raise _Enough
+
+    @property
+    def _ends(self) -> bool:
+        return self._name not in self._earlier
 
     @property
     def _name(self) -> str:
