@@ -9,7 +9,7 @@ from tests.conftest import TINY, facts_for, records_for
 
 from privset import rehearsal
 from privset.errors import ConfigError, DataError
-from privset.methods import METHODS, MeasuringMethod, SetMethod, TrainingMethod
+from privset.methods import METHODS, Execution, MeasuringMethod, SetMethod, TrainingMethod
 from privset.observer import Observer
 from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise
 from privset.rehearsal import random_records, rehearse
@@ -43,7 +43,6 @@ def test_a_run_is_counted_in_full_by_its_beginning(name):
         assert timed.steps == totals.found[phase]
         assert 1 <= timed.timed <= timed.steps
         assert timed.step_seconds > 0
-    assert found.seconds == pytest.approx(found.before + sum(p.steps * p.step_seconds for p in found.phases.values()))
 
 
 def test_phases_before_the_longest_are_cut_and_counted_in_full():
@@ -76,7 +75,42 @@ def test_images_are_as_many_and_as_large_as_the_real_ones():
     facts = facts_for(7, classes=3, channels=3)
     records = random_records(facts)
     assert records.images.shape == (7, *facts.shape)
-    assert records.labels.max() < 3
+    assert 0 < records.labels.max() < 3
+
+
+def test_a_run_is_rehearsed_where_it_would_run_with_its_noise_and_charged_to_no_one(monkeypatch):
+    given = {}
+
+    def curator(records, facts, ledger, noise, **options):
+        given.update(ledger=ledger, noise=noise, **options)
+        raise InterruptedError
+
+    monkeypatch.setattr(rehearsal, "Curator", curator)
+    with pytest.raises(InterruptedError):
+        rehearse(
+            facts_for(40),
+            method=METHODS["psg"](TINY["psg"]),
+            budget=PrivacyBudget(epsilon=100),
+            execution=Execution(chunk=7),
+        )
+    assert (given["device"], given["chunk"], given["noise"].kind) == ("cpu", 7, "system")
+    assert given["ledger"].budget.epsilon == math.inf
+    assert given["ledger"].path is None
+
+
+def test_seconds_are_those_of_all_steps_of_all_phases(monkeypatch):
+    class Stopped(rehearsal._Clock):
+        def halt(self):
+            self.before = 3.0
+            self.phases = {
+                "warming up critics": rehearsal._Phase(1, counted=1, seconds=0.5),
+                "training a generator": rehearsal._Phase(100, counted=8, seconds=2.0),
+            }
+
+    monkeypatch.setattr(rehearsal, "_Clock", Stopped)
+    config = dataclasses.replace(TINY["gs-wgan"], warm_up=20)
+    found = rehearse(facts_for(120), method=METHODS["gs-wgan"](config), budget=BUDGET, seconds=1e-9)
+    assert found.seconds == 3.0 + 20 * 0.5 + 100 * 0.25
 
 
 @pytest.fixture
@@ -136,39 +170,40 @@ def test_a_run_of_a_single_round_is_counted_all_the_same(now):
     assert (phase.counted, phase.seconds) == (10, 5.0)
 
 
-@pytest.mark.parametrize("done", [0, 1])
-def test_rounds_that_take_too_long_are_not_waited_for(now, done):
+@pytest.mark.parametrize(("seconds", "rounds"), [(3, 2), (13, 1)])
+def test_a_first_round_that_takes_too_long_is_counted_when_it_is_done(now, seconds, rounds):
+    """Its answers are computed together, before the first of its steps: cut short, it would seem longer by far."""
     clock = clock_of(10)
     clock.phase("matching gradients", 100)
     clock.lap()
-    for _ in range(done):
-        now[0] += 1
-        clock.step(5)
-        clock.lap()
 
     def steps():
-        for _ in range(20):
-            now[0] += 6
-            clock.step()
+        while True:
+            now[0] += 10 * seconds - 9
+            for _ in range(10):
+                now[0] += 0.9
+                clock.step()
+            clock.lap()
 
     with pytest.raises(rehearsal._Enough):
         steps()
     clock.halt()
     (phase,) = clock.phases.values()
-    assert (phase.counted, phase.seconds) == (7 + 5 * done, 42 + done)  # the first step past 40 seconds is the last
+    assert (phase.counted, phase.seconds) == (10, pytest.approx(10 * seconds))
+    assert now[0] == pytest.approx(10 * seconds * rounds)
 
 
 def test_first_steps_that_take_too_long_are_not_waited_for(now):
     clock = clock_of(10)
     clock.phase("training a generator", 100)
-    now[0] += 30
+    now[0] += 61
     clock.step()
-    now[0] += 30
+    now[0] += 61
     with pytest.raises(rehearsal._Enough):
         clock.step()
     clock.halt()
     (phase,) = clock.phases.values()
-    assert (phase.counted, phase.seconds) == (2, 60.0)
+    assert (phase.counted, phase.seconds) == (2, 122.0)
 
 
 def test_a_clock_ends_the_longest_phase_and_no_other(now):
@@ -177,7 +212,9 @@ def test_a_clock_ends_the_longest_phase_and_no_other(now):
     for _ in range(2):
         now[0] += 10
         clock.step()
+    now[0] += 3
     clock.phase("training a generator", 2)
+    assert clock.before == 0.0  # until the first phase, and not until this one
     now[0] += 10
     clock.step()
     now[0] += 10

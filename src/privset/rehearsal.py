@@ -30,8 +30,8 @@ FEW = {"cuda": 4, "cpu": 1}
 """Steps that a phase before the longest one is cut to; on a processor the first is like all others."""
 UNCOUNTED = 3
 """First steps of a phase, in which kernels are compiled and chosen; a phase of fewer has none."""
-PATIENCE = 4
-"""So many times the seconds that a phase is to be timed for are waited for steps, or rounds of them, that count."""
+PATIENCE = 12
+"""So many times the seconds that a phase is to be timed for are waited for its first steps, or its first round."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,8 +93,8 @@ def rehearse(
         method: With its settings. One that measures first has no long run to pay for, and is refused.
         budget: Of the run.
         execution: Where to compute.
-        seconds: That the longest phase is timed for; up to four times as long, and one step, where its first steps,
-            or rounds of steps, take that. What comes before it takes as long as it takes.
+        seconds: That the longest phase is timed for; longer where its steps are, or come in rounds, of which one or two
+            are waited for. What comes before it takes as long as it takes.
 
     Raises:
         ConfigError: The method measures first, or the seconds are none.
@@ -145,7 +145,6 @@ class _Phase:
 
     total: int
     taken: int = 0
-    skipped: int = 0
     counted: int = 0
     seconds: float = 0.0
     laps: int = 0
@@ -171,7 +170,8 @@ class _Clock(Observer):
         """End the phase before, and begin another."""
         self.halt()
         self._start = self._now()
-        self.before = self.before or self._start - self._began
+        if not self.phases:
+            self.before = self._start - self._began
         self.phases[name] = _Phase(total, began=self._start)
 
     def step(self, count: int = 1, **values: float) -> None:  # noqa: ARG002 - as an observer is called
@@ -182,10 +182,8 @@ class _Clock(Observer):
         if not (phase.laps or first):
             phase.counted += count
             self._end()
-        elif self._ends and not phase.counted and time.perf_counter() - phase.began > PATIENCE * self._seconds:
-            phase.counted, self._start = phase.taken + phase.skipped, phase.began
-            raise _Enough
         elif not phase.laps:
+            self._give_up()
             self._start = self._now()
 
     def lap(self) -> None:
@@ -193,7 +191,8 @@ class _Clock(Observer):
         phase = self._phase
         phase.laps += 1
         if phase.laps <= 2 and phase.taken < phase.total:
-            phase.skipped, phase.taken, self._start = phase.skipped + phase.taken, 0, self._now()
+            self._give_up()
+            phase.taken, self._start = 0, self._now()
             return
         phase.counted = phase.taken
         self._end()
@@ -202,6 +201,13 @@ class _Clock(Observer):
         """End the phase, if one has begun."""
         if self.phases:
             self._phase.seconds = self._now() - self._start
+
+    def _give_up(self) -> None:
+        """Count the first steps, too, where others would take too long."""
+        phase = self._phase
+        if phase.taken and self._ends and time.perf_counter() - phase.began > PATIENCE * self._seconds:
+            phase.counted, self._start = phase.taken, phase.began
+            raise _Enough
 
     def _end(self) -> None:
         if self._ends and time.perf_counter() - self._start > self._seconds:

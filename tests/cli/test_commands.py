@@ -252,6 +252,9 @@ def test_a_plan_says_where_a_batch_is_all_records(call):
     everyone = "more than all records: everyone takes part in every answer"
     assert everyone in call("plan", "digits", *words)[1]
     assert everyone not in call("plan", "digits", *words, "--batch-size", "1438")[1]
+    for generated in ("dp-merf", "gs-wgan"):  # whose batches are of images that they make
+        made = ("--method", generated, "--epsilon", "10", "--batch-size", "2000")
+        assert everyone not in call("plan", "digits", *made)[1]
 
 
 def test_a_changed_release_fails_with_1(call, release, tmp_path):

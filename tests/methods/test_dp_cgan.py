@@ -104,6 +104,28 @@ def test_no_record_moves_the_answer_by_more_than_the_clip_norm_over_all_tensors_
         assert float(moved.norm()) == pytest.approx(0.01, rel=1e-4)  # it is reached, and so cannot be lowered
 
 
+def test_gradients_on_records_are_those_of_the_loss_by_every_weight():
+    facts = facts_for(12, channels=3)
+    records, game = records_for(facts), game_for(facts)
+    for value in game.discriminator.values():
+        value += 0.1 * torch.randn(value.shape, generator=torch.Generator().manual_seed(1))
+    question = GradientQuestion(sampling_rate=1.0, clip_norm=1e4, noise_multiplier=0.0)
+    curator = Curator(records, facts, Ledger(PrivacyBudget(epsilon=math.inf)), seeded_noise(0))
+    (found,) = curator.gradient(question, game.loss_of_record(), game.discriminator)
+    seen = torch.cat([records.images.flatten(1) / 255, torch.nn.functional.one_hot(records.labels, 3)], dim=1)
+    weights = {name: value.clone().requires_grad_() for name, value in game.discriminator.items()}
+    hidden = (seen @ weights["weight1"].T + weights["bias1"]).relu()
+    loss = torch.nn.functional.softplus(-(hidden @ weights["weight2"].T + weights["bias2"])).sum()
+    for name, expected in zip(weights, torch.autograd.grad(loss, list(weights.values())), strict=True):
+        torch.testing.assert_close(found[name], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_begin_normal_with_a_variance_of_2_over_the_inputs():
+    game = game_for(facts_for(12, side=20), dataclasses.replace(TINY_CGAN, width=200))
+    assert float(game.discriminator["weight1"].var()) == pytest.approx(2 / 403, rel=0.05)
+    assert float(game.discriminator["weight2"].var()) == pytest.approx(2 / 200, rel=0.4)
+
+
 @pytest.mark.parametrize("clip_norm", [0.05, 100.0])
 def test_gradients_on_generated_images_are_those_of_the_loss_clipped_one_by_one(clip_norm):
     facts = facts_for(12, channels=3)

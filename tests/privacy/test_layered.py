@@ -265,6 +265,30 @@ def test_a_loss_of_its_own_kind_that_looks_at_the_label_first_is_that_of_vmap():
     torch.testing.assert_close(loss(parameters, images[0], labels[0]), in_one(parameters, images[0], labels[0]))
 
 
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_dice_are_refused_since_they_would_know_who_else_takes_part(where):
+    def random(values, _):
+        return (
+            values.flatten() * torch.rand_like(values.flatten()) if where == "before" else torch.rand_like(values).sum()
+        )
+
+    images, labels = batch((5,), 4)
+    weights = {"weight": torch.ones(3, 5, dtype=torch.float64)}
+    with pytest.raises(RuntimeError, match="random"):
+        record_gradients(LayeredLoss([Stage(weight="weight")], **{where: random}), weights, images, labels)
+
+
+def test_what_changes_a_layers_output_in_place_is_refused():
+    images, labels = batch((1, 8, 8), 5)
+    layers = [nn.Flatten(), nn.Linear(64, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU(inplace=True), nn.Linear(6, 3)]
+    network = nn.Sequential(*layers).double()
+    parameters = {name: value.detach() for name, value in network.named_parameters()}
+    loss = record_loss(network)
+    assert isinstance(loss, LayeredLoss)
+    with pytest.raises(ConfigError, match="must not change in place"):
+        record_gradients(loss, parameters, images, labels)
+
+
 def test_what_is_lost_of_a_record_is_seen_one_at_a_time():
     shapes = []
 

@@ -9,7 +9,7 @@ from privset import pipeline
 from privset.cli import console
 from privset.cli.arguments import Config, PlanArguments, parse_planned
 from privset.errors import ConfigError
-from privset.methods import METHODS, Execution, Plan, SetConfig
+from privset.methods import METHODS, Execution, MeasuringMethod, Plan, SetConfig
 from privset.privacy.budget import RELATION
 from privset.rehearsal import rehearse, require_rehearsable
 from privset.release.statement import rounded_up
@@ -26,8 +26,8 @@ class DevicePlanArguments(PlanArguments[Config]):
     """cpu, cuda or cuda:N: the device of the run, which the preset depends on; this machine need not have it."""
 
     time: bool = False
-    """Say, too, how long a run takes on this machine, by its beginning on random images: no record is read. For methods
-    that ask as they go."""
+    """Say, too, how long a run takes on this machine, by its beginning on random images, which needs the memory of a
+    run. For methods that ask as they go."""
 
     def __post_init__(self) -> None:
         if self.device != "cpu" and not self.device.startswith("cuda"):
@@ -79,7 +79,9 @@ def describe(planned: Plan, *, measuring: bool = False) -> str:
         ),
     ]
     batch = getattr(planned.config, "batch_size", None) or 0  # none is everyone, by choice
-    if batch > facts.size and METHODS[planned.method].resumable:  # private networks have batches of their shards
+    method = METHODS[planned.method]
+    asks = method.resumable and not issubclass(method, MeasuringMethod)  # private networks have batches of their shards
+    if batch > facts.size and asks:
         lines.append(f"Batches of {batch:,} are more than all records: everyone takes part in every answer.")
     if budget.private:
         pld = "not computed" if planned.spending.pld is None else rounded_up(planned.spending.pld)

@@ -205,11 +205,10 @@ def run_workers(parsed: RunArguments, shard: tuple[int, int]) -> Outcome:
                 total.failed[f"worker {number + 1}"] = f"ended with code {code}"
                 continue
             part = Outcome(**json.loads(output))
-            total.finished.extend(part.finished)
-            total.skipped.extend(part.skipped)
             total.failed.update(part.failed)
-            total.left.extend(part.left)
-            total.elsewhere.extend(part.elsewhere)
+            for field in dataclasses.fields(part):
+                if field.name != "failed":
+                    getattr(total, field.name).extend(getattr(part, field.name))
     finally:
         # Only after an interruption is one still running: it is asked to clean up, then made to stop.
         for worker in workers:

@@ -274,6 +274,8 @@ class GsWgan(SetMethod[GsWganConfig]):
         observer.phase("training a generator", event.count)
         for number in range(event.count):
             if number % config.between == 0:
+                if config.between > 1:  # what follows is for several steps
+                    observer.lap()
                 # In turn: whom the next question is put to is a secret, and what they have learned must not tell it.
                 first = number // config.between * config.taught
                 turn = torch.arange(first, first + config.taught) % config.critics

@@ -124,7 +124,8 @@ class Curator:
 
         Args:
             question: Rate, clipping and noise.
-            loss: Of one record, a public function. A `privset.privacy.layered.LayeredLoss` is the fastest.
+            loss: Of one record, a public function. A `privset.privacy.layered.LayeredLoss` is the fastest; on a card it
+                is recorded when it is first seen, so numbers that it knows beside its arguments stay what they were.
             parameters: Where the gradient is taken; public.
             draws: How many answers; together they take one pass over the records of all samples.
             transform: What the loss is given in place of an image, a public function that stays what it is. Evaluated

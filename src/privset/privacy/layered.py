@@ -250,7 +250,7 @@ def record_gradients(
         for stage in loss.stages
         for name in stage.scales
     }
-    given, mapped = [], []
+    given, mapped, versions = [], [], []
     with _coarse(images.device), torch.enable_grad():
         values = images if loss.before is None else vmap(loss.before)(images, labels)
         for stage in loss.stages:
@@ -263,10 +263,16 @@ def record_gradients(
             else:  # the images want no slope, and what follows them does
                 values = stage.map_images(weights, values).detach().requires_grad_()
             mapped.append(values)
+            versions.append(values._version)
             values = convolutions.turned(values, last=False) if laid else values
             values = vmap(stage.then)(values, *(copies[name] for name in stage.scales))
         # Their sum, whose slope by what belongs to one record is that of its own loss.
-        slopes = torch.autograd.grad(loss.total(values, labels), [*mapped, *copies.values()])
+        total = loss.total(values, labels)
+        if versions != [one._version for one in mapped]:
+            raise ConfigError(
+                "what follows a layer must not change in place what that gave: slopes would be of another"
+            )
+        slopes = torch.autograd.grad(total, [*mapped, *copies.values()])
         found: dict[str, _Held | _Products] = {
             name: _Held(_lines(slope)) for name, slope in zip(copies, slopes[len(mapped) :], strict=True)
         }
