@@ -273,7 +273,7 @@ def runs(name: str, results: Path) -> str:
                 f"{found['epsilon']:g}",
                 f"{found['per_class']:,}",
                 f"{steps:,}",
-                f"{found['value']:.1f} min",
+                _duration(found["value"]),
                 f"{found['peak_memory_mib'] / 1024:.1f} GiB",
                 found["commit"][:9],
             ]
@@ -288,6 +288,18 @@ def _on_file(name: str, results: Path) -> list[dict[str, Any]]:
 
 def _runs(found: dict[str, Any]) -> str:
     return f"{len(found['seeds']['sets'])} x {found['networks']}"
+
+
+def _duration(minutes: float) -> str:
+    """In the largest unit of which there are two.
+
+    >>> _duration(8.06), _duration(250), _duration(7868)
+    ('8.1 min', '4.2 hours', '5.5 days')
+    """
+    for unit, length in (("days", 1440), ("hours", 60)):
+        if minutes >= 2 * length:
+            return f"{minutes / length:.1f} {unit}"
+    return f"{minutes:.1f} min"
 
 
 def _milliseconds(value: float) -> str:
