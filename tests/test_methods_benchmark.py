@@ -5,8 +5,6 @@ import json
 
 import pytest
 
-from privset import rehearsal
-
 
 @pytest.fixture
 def methods(benchmark_named):
@@ -22,7 +20,7 @@ def run(methods, folder, name, *more):
 def test_a_phase_that_was_cut_is_counted_in_full(methods, tmp_path):
     found = run(methods, tmp_path, "gs-wgan", "--seconds", "0.2")
     warm_up, training = found["phases"]["warming up critics"], found["phases"]["training a generator"]
-    assert (warm_up["steps"], warm_up["timed"]) == (20, rehearsal.FEW["cpu"])
+    assert (warm_up["steps"], warm_up["timed"]) == (20, 1)
     assert training["steps"] == 100
     assert training["timed"] < 97
     seconds = sum(phase["steps"] * phase["seconds a step"] for phase in found["phases"].values())

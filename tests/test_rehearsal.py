@@ -209,14 +209,16 @@ def test_first_steps_that_take_too_long_are_not_waited_for(now):
 def test_a_clock_ends_the_longest_phase_and_no_other(now):
     clock = clock_of(15, earlier=frozenset({"warming up critics"}))
     clock.phase("warming up critics", 2)
-    for _ in range(2):
-        now[0] += 10
+    for seconds in (50, 20):
+        now[0] += seconds
         clock.step()
     now[0] += 3
-    clock.phase("training a generator", 2)
+    clock.phase("training a generator", 5)
+    assert (clock.phases["warming up critics"].counted, clock.phases["warming up critics"].seconds) == (1, 23.0)
     assert clock.before == 0.0  # until the first phase, and not until this one
-    now[0] += 10
-    clock.step()
-    now[0] += 10
+    for _ in range(rehearsal.UNCOUNTED):
+        now[0] += 10
+        clock.step()
+    now[0] += 16
     with pytest.raises(rehearsal._Enough):
         clock.step()

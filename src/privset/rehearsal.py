@@ -26,10 +26,10 @@ from privset.methods.measuring import MeasuringMethod
 from privset.observer import Observer
 from privset.privacy import Curator, Ledger, PrivacyBudget, system_noise
 
-FEW = {"cuda": 4, "cpu": 1}
-"""Steps that a phase before the longest one is cut to; on a processor the first is like all others."""
+FEW = {"cuda": 4, "cpu": 2}
+"""Steps that a phase before the longest one is cut to; on a processor they may take minutes each."""
 UNCOUNTED = 3
-"""First steps of a phase, in which kernels are compiled and chosen; a phase of fewer has none."""
+"""First steps of a phase, in which kernels are compiled and chosen; of a phase of fewer, all but the last."""
 PATIENCE = 12
 """So many times the seconds that a phase is to be timed for are waited for its first steps, or its first round."""
 
@@ -178,7 +178,7 @@ class _Clock(Observer):
         """Count it, unless it is one of the first, or of a round, which is counted when it is done."""
         phase = self._phase
         phase.taken += count
-        first = phase.taken <= UNCOUNTED < phase.total
+        first = phase.taken <= min(UNCOUNTED, phase.total - 1)
         if not (phase.laps or first):
             phase.counted += count
             self._end()
