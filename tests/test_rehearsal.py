@@ -52,6 +52,14 @@ def test_phases_before_the_longest_are_cut_and_counted_in_full():
     assert (warming.steps, warming.timed) == (50, 1)
 
 
+@pytest.mark.parametrize("steps", [1, 3, 4, 6, 7])
+def test_a_run_in_few_rounds_is_counted_in_full(steps):
+    config = dataclasses.replace(TINY["gs-wgan"], between=3, steps=steps)
+    found = rehearse(facts_for(120), method=METHODS["gs-wgan"](config), budget=BUDGET, seconds=1e-9)
+    assert found.phases["training a generator"].steps == steps
+    assert found.phases["training a generator"].step_seconds > 0
+
+
 def test_what_measures_first_is_refused():
     with pytest.raises(ConfigError, match="moments pays for a few answers at once"):
         rehearse(facts_for(40), method=METHODS["moments"](TINY["moments"]), budget=BUDGET)

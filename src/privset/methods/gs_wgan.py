@@ -272,10 +272,10 @@ class GsWgan(SetMethod[GsWganConfig]):
 
         curator.prepay(question, event.count)
         observer.phase("training a generator", event.count)
+        if config.between > 1:  # what critics learn is for several steps
+            observer.lap()
         for number in range(event.count):
             if number % config.between == 0:
-                if config.between > 1:  # what follows is for several steps
-                    observer.lap()
                 # In turn: whom the next question is put to is a secret, and what they have learned must not tell it.
                 first = number // config.between * config.taught
                 turn = torch.arange(first, first + config.taught) % config.critics
@@ -292,6 +292,8 @@ class GsWgan(SetMethod[GsWganConfig]):
             # At first there is little to average.
             approach(averages, weights, 1 - kept.fill_(min(config.averaging, (1 + number) / (10 + number))))
             observer.step()
+            if config.between > 1 and ((number + 1) % config.between == 0 or number + 1 == event.count):
+                observer.lap()
             observer.show(look)
         become_average(network, averages, lambda: codes(torch.arange(classes)))
         labels = torch.arange(classes).repeat_interleave(config.per_class)
