@@ -36,7 +36,16 @@ def test_published_schedules(
         momentum=0.9,
         weight_decay=5e-4,
         batch_size=256,
+        half_width=images_per_class > FULL_SIZE,
     )
+
+
+def test_only_sets_of_full_size_are_learned_from_in_half_width_and_one_recipe_has_none() -> None:
+    for name in RECIPES:
+        small, large = (fit_recipe(name, channels=1, images_per_class=size) for size in (FULL_SIZE, FULL_SIZE + 1))
+        assert (small.half_width, large.half_width) == (False, name != "float32")
+    paper, float32 = (fit_recipe(name, channels=1, images_per_class=6000) for name in ("paper", "float32"))
+    assert float32 == dataclasses.replace(paper, name="float32", half_width=False)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -54,7 +63,9 @@ def test_recipes_are_named_as_they_are_registered() -> None:
 
 
 def test_an_unknown_recipe_is_refused_with_a_suggestion() -> None:
-    with pytest.raises(ConfigError, match=r"'papper'\. Did you mean paper\? Known: long, paper, plain, quick, stated"):
+    with pytest.raises(
+        ConfigError, match=r"'papper'\. Did you mean paper\? Known: float32, long, paper, plain, quick, stated"
+    ):
         fit_recipe("papper", channels=1, images_per_class=1)
 
 

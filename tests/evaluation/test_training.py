@@ -15,6 +15,7 @@ from privset.evaluation.recipes import Recipe
 from privset.evaluation.training import DivergedError, TrainingSet, _mixed, group_size, train, training_bytes
 from privset.facts import normalise
 from privset.networks import build
+from privset.networks.fused import fused_for_a_card
 from privset.observer import Observer
 
 RECIPE = Recipe(name="short", epochs=5, full_rate_epochs=3, augment=False, learning_rate=0.05, batch_size=8)
@@ -135,6 +136,26 @@ def test_a_recorded_step_is_as_written_alone_and_beside_others(
     for first, second, third in zip(together, alone, written, strict=True):
         torch.testing.assert_close(weights(first), weights(third))
         torch.testing.assert_close(weights(second), weights(third))
+
+
+@pytest.mark.parametrize(("classifier", "changes"), [("convnet", True), ("lenet", False)])
+def test_in_half_width_a_convnet_learns_nearly_the_same_and_others_the_same(
+    halves: Dataset, classifier: str, changes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By bfloat16 on a processor, in the forms that a graphics card has."""
+    given = set_of(halves, 24, torch.float32)
+    recipe = dataclasses.replace(RECIPE, epochs=1, full_rate_epochs=1, batch_size=24)
+    monkeypatch.setattr(training, "half_width", lambda _: torch.autocast("cpu", torch.bfloat16))
+    monkeypatch.setattr(training, "fused", fused_for_a_card)
+
+    (exact,) = train(given, classifier=classifier, recipe=recipe, seeds=[4])
+    (halved,) = train(given, classifier=classifier, recipe=dataclasses.replace(recipe, half_width=True), seeds=[4])
+
+    begun = weights(build(classifier, halves.facts, seed=4))
+    error = (weights(halved) - weights(exact)).norm() / (weights(exact) - begun).norm()
+    assert next(halved.parameters()).dtype == torch.float32
+    assert error < 0.25  # of maps of 2 x 2 pixels; of larger images less, see tests/networks/test_fused.py
+    assert (error > 0) == changes
 
 
 @pytest.mark.parametrize("change", [{"augment": True}, {"batch_size": 7}, {"full_rate_epochs": 5}])

@@ -5,15 +5,17 @@ That is a graphics card, or Triton's interpreter: TRITON_INTERPRET=1, with Trito
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
+from tests.conftest import facts_for
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
-from privset.networks import VGG11, ConvNet, fused, kernels
-from privset.networks.fused import FusedBlock, fuse, norm_relu_pool
+from privset.networks import MLP, VGG11, AlexNet, ConvNet, LeNet, ResNet18, build, fused, kernels
+from privset.networks.fused import FusedBlock, fuse, fused_for_a_card, halves, norm_relu_pool
 
 INTERPRETED = kernels.AVAILABLE and os.environ.get("TRITON_INTERPRET") == "1"
 RUNS = INTERPRETED or (kernels.AVAILABLE and torch.cuda.is_available())
@@ -36,8 +38,9 @@ def inputs_for(size: tuple[int, int], count: int = 3, channels: int = 4, device:
     return tuple(torch.randn(shape, generator=generator, dtype=torch.float64).to(device) for shape in shapes)
 
 
-def by_layers(maps: Tensor, weight: Tensor, bias: Tensor, pool: tuple[int, int]) -> Tensor:
-    return F.avg_pool2d(F.relu(F.group_norm(maps, len(weight), weight, bias)), pool)
+def by_layers(maps: Tensor, weight: Tensor, bias: Tensor, pool: tuple[int, int], relu: bool = True) -> Tensor:
+    normed = F.group_norm(maps, len(weight), weight, bias)
+    return F.avg_pool2d(F.relu(normed) if relu else normed, pool)
 
 
 def slopes(function: Callable[..., Tensor], inputs: tuple[Tensor, ...], **settings: object) -> tuple[Tensor, ...]:
@@ -48,13 +51,12 @@ def slopes(function: Callable[..., Tensor], inputs: tuple[Tensor, ...], **settin
 
 
 @pytest.mark.parametrize(("size", "pool"), SIZES)
-def test_values_and_gradients_are_those_of_the_layers(size: tuple[int, int], pool: tuple[int, int]) -> None:
-    inputs = inputs_for(size)
+@pytest.mark.parametrize("relu", [True, False])
+def test_values_and_gradients_are_those_of_the_layers(size: tuple[int, int], pool: tuple[int, int], relu: bool) -> None:
+    inputs, how = inputs_for(size), {"pool": pool, "relu": relu}
 
-    torch.testing.assert_close(norm_relu_pool(*inputs, pool=pool), by_layers(*inputs, pool=pool))
-    for ours, theirs in zip(
-        slopes(norm_relu_pool, inputs, pool=pool), slopes(by_layers, inputs, pool=pool), strict=True
-    ):
+    torch.testing.assert_close(norm_relu_pool(*inputs, pool=pool, relu=relu), by_layers(*inputs, pool=pool, relu=relu))
+    for ours, theirs in zip(slopes(norm_relu_pool, inputs, **how), slopes(by_layers, inputs, **how), strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
@@ -132,6 +134,66 @@ def test_a_fused_network_is_the_same_function_of_the_same_weights(network: ConvN
     torch.testing.assert_close(layers(images), network.features(images))
 
 
+@pytest.mark.parametrize(
+    "network",
+    [
+        ConvNet((1, 12, 12), 3, width=4),
+        VGG11((1, 8, 8), 3),
+        ResNet18((1, 8, 8), 3),
+        LeNet((3, 16, 16), 3),
+    ],
+)
+def test_for_a_card_every_network_is_the_same_function_of_the_same_weights(network: Any) -> None:
+    network = network.double()
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight += 0.1 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(3), dtype=weight.dtype)
+    first = next(layer for layer in network.modules() if isinstance(layer, nn.Conv2d))
+    side = {ConvNet: 12, VGG11: 8, ResNet18: 8}.get(type(network), 16)
+    images = torch.randn(2, first.in_channels, side, side, dtype=torch.float64)
+    quick = fused_for_a_card(network)
+
+    assert set(map(id, quick.parameters())) == set(map(id, network.parameters()))
+    torch.testing.assert_close(quick(images), network(images))
+    # The bias of a convolution before a norm does nothing, so there the plain network has rounding and ours nothing.
+    ours, theirs = (
+        torch.autograd.grad(one(images).square().sum(), list(network.parameters()), allow_unused=True)
+        for one in (quick, network)
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        assert other is not None
+        torch.testing.assert_close(torch.zeros_like(other) if one is None else one, other)
+
+
+def test_a_residual_network_has_no_plain_norm_left_and_only_its_first_convolution_sees_images() -> None:
+    quick = fused_for_a_card(ResNet18((1, 8, 8), 3))
+    blocks = [module for module in quick.modules() if isinstance(module, FusedBlock)]
+
+    norms = {id(block.norm) for block in blocks}
+    assert {id(module) for module in quick.modules() if isinstance(module, nn.GroupNorm)} == norms
+    assert [block.first for block in blocks] == [True] + [False] * (len(blocks) - 1)
+    assert all(block.alone for block in blocks)
+
+
+def test_a_convnet_alone_is_learned_with_in_half_width_and_keeps_its_direction() -> None:
+    shape, random = (1, 28, 28), torch.Generator().manual_seed(0)
+    assert not any(halves(kind(shape, 10)) for kind in (MLP, LeNet, AlexNet, VGG11, ResNet18))
+    network = build("convnet", facts_for(10, classes=10, side=28), seed=0)
+    assert halves(network)
+    images, labels = torch.rand(32, *shape, generator=random), torch.arange(32) % 10
+    quick, weights, found = fused_for_a_card(network), list(network.parameters()), []
+
+    for half in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            loss = F.cross_entropy(quick(images), labels)
+        slopes = torch.autograd.grad(loss, weights, allow_unused=True)
+        found.append(torch.cat([slope.flatten() for slope in slopes if slope is not None]))
+
+    exact, halved = found
+    assert halved.dtype == torch.float32
+    assert 0 < (halved - exact).norm() < 0.1 * exact.norm()
+
+
 def test_a_bias_of_the_convolution_would_make_no_difference() -> None:
     layers = ConvNet((1, 8, 8), 2, width=4, depth=1).features.double()
     (block, _) = fuse(layers)
@@ -164,17 +226,19 @@ def test_shapes_are_known_without_numbers() -> None:
 @pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
 @pytest.mark.parametrize(("size", "pool"), [*SIZES, ((32, 32), (2, 2)), ((64, 64), (2, 2)), ((104, 128), (2, 2))])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("relu", [True, False])
 def test_kernels_against_the_plain_path(
-    size: tuple[int, int], pool: tuple[int, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    size: tuple[int, int], pool: tuple[int, int], dtype: torch.dtype, relu: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     maps, *affine = inputs_for(size, count=5, channels=3, device=DEVICE)
     # Maps alone are ever of half width; what is computed in between is not, so the error is that of the last rounding.
     inputs = (maps.to(dtype), *(value.to(torch.promote_types(dtype, torch.float32)) for value in affine))
-    expected = (norm_relu_pool(*(value.cpu().double() for value in inputs), pool=pool),)
-    expected += slopes(norm_relu_pool, tuple(value.cpu().double() for value in inputs), pool=pool)
+    how: dict[str, Any] = {"pool": pool, "relu": relu}
+    expected = (norm_relu_pool(*(value.cpu().double() for value in inputs), **how),)
+    expected += slopes(norm_relu_pool, tuple(value.cpu().double() for value in inputs), **how)
     monkeypatch.setattr(kernels, "fits", lambda _: True)
 
-    found = (norm_relu_pool(*inputs, pool=pool), *slopes(norm_relu_pool, inputs, pool=pool))
+    found = (norm_relu_pool(*inputs, **how), *slopes(norm_relu_pool, inputs, **how))
 
     for ours, theirs in zip(found, expected, strict=True):
         error = (ours.cpu().double() - theirs).norm() / theirs.norm().clamp_min(1e-12)

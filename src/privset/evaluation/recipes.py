@@ -11,6 +11,9 @@ came with the paper, and where the paper says otherwise the code is what `paper`
 * The paper trains sets of full size (6000 images a class) for 40 epochs, and the published small sets end at
   100 images a class. Nothing is published in between; here more than `FULL_SIZE` images a class is full size.
 
+Of full size, a graphics card keeps the maps of a ConvNet in bfloat16 (``half_width``), in any recipe, which takes half
+the time: docs/methods/real.md has what it changes.
+
 Where its text says otherwise, `stated` follows the text in epochs and augmentation, and `plain` has no
 augmentation. What that changes is on docs/methods/real.md and docs/methods/dp-merf.md.
 
@@ -47,6 +50,8 @@ class Recipe:
         rotate: Whether rotating is among these changes.
         mixup: Whether images are shown as mixtures of two, with their labels mixed alike (Zhang et al. 2018).
         cosine: Whether the learning rate falls along a cosine instead, and the momentum never.
+        half_width: Whether a graphics card keeps the maps of a ConvNet in bfloat16, half the bits of float32; all that
+            is learned, and all sums, are float32. On a processor, and for other networks, it changes nothing.
     """
 
     name: str
@@ -60,6 +65,7 @@ class Recipe:
     rotate: bool = True
     mixup: bool = False
     cosine: bool = False
+    half_width: bool = False
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_size < 1 or self.full_rate_epochs < 0:
@@ -87,8 +93,15 @@ class Recipe:
 
 
 def _published(name: str, *, told: int, channels: int, images_per_class: float) -> Recipe:
-    told = 40 if images_per_class > FULL_SIZE else told
-    return Recipe(name=name, epochs=told + 1, full_rate_epochs=told // 2 + 2, augment=channels == 1)
+    full_size = images_per_class > FULL_SIZE
+    told = 40 if full_size else told
+    return Recipe(
+        name=name,
+        epochs=told + 1,
+        full_rate_epochs=told // 2 + 2,
+        augment=channels == 1,
+        half_width=full_size,
+    )
 
 
 def paper(*, channels: int, images_per_class: float) -> Recipe:
@@ -136,6 +149,17 @@ def plain(*, channels: int, images_per_class: float) -> Recipe:
     return dataclasses.replace(as_quick, name="plain", augment=False)
 
 
+def float32(*, channels: int, images_per_class: float) -> Recipe:
+    """As `paper`, with all maps in float32: what `half_width` changes is the difference.
+
+    >>> recipe = float32(channels=1, images_per_class=6000)
+    >>> recipe.epochs, recipe.half_width, paper(channels=1, images_per_class=6000).half_width
+    (41, False, True)
+    """
+    as_paper = paper(channels=channels, images_per_class=images_per_class)
+    return dataclasses.replace(as_paper, name="float32", half_width=False)
+
+
 def long(*, channels: int, images_per_class: float) -> Recipe:  # noqa: ARG001 - the same for every data set
     """Mixtures of augmented images for up to 4000 epochs; fewer for large sets, whose epochs have more steps.
 
@@ -143,7 +167,15 @@ def long(*, channels: int, images_per_class: float) -> Recipe:  # noqa: ARG001 -
     [4000, 4000, 1789, 566, 163]
     """
     epochs = round(4000 * min(1.0, math.sqrt(10 / images_per_class)))
-    return Recipe(name="long", epochs=epochs, full_rate_epochs=epochs, augment=True, mixup=True, cosine=True)
+    return Recipe(
+        name="long",
+        epochs=epochs,
+        full_rate_epochs=epochs,
+        augment=True,
+        mixup=True,
+        cosine=True,
+        half_width=images_per_class > FULL_SIZE,
+    )
 
 
 RECIPES: Mapping[str, Callable[..., Recipe]] = {
@@ -151,6 +183,7 @@ RECIPES: Mapping[str, Callable[..., Recipe]] = {
     "quick": quick,
     "stated": stated,
     "plain": plain,
+    "float32": float32,
     "long": long,
 }
 """Every recipe by name; call one with ``channels`` and ``images_per_class``."""

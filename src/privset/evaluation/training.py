@@ -8,6 +8,7 @@ dimension. On a graphics card one step of them all is recorded, and played back 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -22,7 +23,8 @@ from privset.evaluation.augmentation import Draw, augment
 from privset.evaluation.recipes import Recipe
 from privset.facts import PublicFacts
 from privset.networks import build
-from privset.networks.fused import fused
+from privset.networks.fused import fused, halves
+from privset.networks.precision import half_width
 from privset.observer import Observer
 from privset.recording import recorded
 
@@ -139,7 +141,7 @@ def _train_group(
     # Not the stream of the initial weights. The CPU's generator heeds the low 32 bits only, so those change.
     generators = [torch.Generator(images.device).manual_seed(seed ^ 0xFFFFFFFF) for seed in seeds]
     weights, forward = _join(networks)
-    optimiser = _optimiser(weights, recipe)
+    optimiser, halved = _optimiser(weights, recipe), recipe.half_width and halves(networks[0])
 
     def step(index: Tensor) -> Tensor:
         """Minibatches ``[e, n]``, one for each network -> their losses ``[e]`` before the step."""
@@ -152,7 +154,9 @@ def _train_group(
             batch, aims = _mixed(batch, F.one_hot(truth, len(given.facts.classes)).to(batch.dtype), generators)
         else:
             aims = truth
-        losses = F.cross_entropy(forward(batch).flatten(0, 1), aims.flatten(0, 1), reduction="none")
+        with half_width(images.device) if halved else contextlib.nullcontext():
+            logits = forward(batch)
+        losses = F.cross_entropy(logits.flatten(0, 1), aims.flatten(0, 1), reduction="none")
         loss = losses.view_as(truth).mean(dim=1)
         slopes = torch.autograd.grad(loss.sum(), weights, allow_unused=True)
         for weight, slope in zip(weights, slopes, strict=True):

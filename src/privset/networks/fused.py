@@ -1,4 +1,4 @@
-"""Instance norm, ReLU and average pooling in one pass over memory, for blocks that are differentiated once.
+"""Instance norm, ReLU and average pooling in one pass over memory, for networks that are differentiated once.
 
 On a graphics card the convolutions of a narrow network are quick, and what follows them, taken step by step, reads
 and writes every map several times. Here a map is read once, normalised in registers and written pooled; the gradient
@@ -23,11 +23,16 @@ from privset import convolutions
 from privset.convolutions import Form
 from privset.networks import kernels
 from privset.networks.classifiers import ConvNet
-from privset.networks.deep_classifiers import VGG11
+from privset.networks.deep_classifiers import VGG11, ResidualBlock, ResNet18
 from privset.networks.geometry import Size
 
+WIDE = 64
+"""Maps from which on a convolution is a product of matrices that is worth it in bfloat16."""
 
-def norm_relu_pool(maps: Tensor, weight: Tensor, bias: Tensor, *, pool: Size = (1, 1), eps: float = 1e-5) -> Tensor:
+
+def norm_relu_pool(
+    maps: Tensor, weight: Tensor, bias: Tensor, *, pool: Size = (1, 1), eps: float = 1e-5, relu: bool = True
+) -> Tensor:
     """Maps ``[n, c, h, w]`` -> ``[n, c, h // pool[0], w // pool[1]]``: instance norm, ReLU, average pooling.
 
     Works under `torch.func.vmap`. By one kernel on a graphics card, by torch's own layers elsewhere.
@@ -38,12 +43,13 @@ def norm_relu_pool(maps: Tensor, weight: Tensor, bias: Tensor, *, pool: Size = (
         bias: Shift ``[c]`` after the norm.
         pool: Rows and columns that are averaged; what is left over at the end is dropped, as by `torch.nn.AvgPool2d`.
         eps: Added to the variance.
+        relu: Whether what is below 0 becomes 0 before the pooling.
     """
-    return _NormReluPool.apply(maps, weight.expand(len(maps), -1), bias.expand(len(maps), -1), eps, pool)
+    return _NormReluPool.apply(maps, weight.expand(len(maps), -1), bias.expand(len(maps), -1), eps, pool, relu)
 
 
 class FusedBlock(nn.Module):
-    """A convolution, an instance norm, a ReLU and perhaps an average pooling that belong to another network.
+    """A convolution, an instance norm and perhaps a ReLU and an average pooling that belong to another network.
 
     The bias of the convolution is left out: the norm that follows takes it away again.
 
@@ -51,15 +57,16 @@ class FusedBlock(nn.Module):
         convolution: Of that network.
         norm: What follows it.
         pool: Rows and columns that are averaged after that.
+        relu: Whether there is a ReLU between the two.
 
     Attributes:
         alone: Whether it is never called under vmap.
         first: Whether it is given images as well, no slope by which is wanted.
     """
 
-    def __init__(self, convolution: nn.Conv2d, norm: nn.GroupNorm, pool: Size = (1, 1)) -> None:
+    def __init__(self, convolution: nn.Conv2d, norm: nn.GroupNorm, pool: Size = (1, 1), *, relu: bool = True) -> None:
         super().__init__()
-        self.convolution, self.norm, self.pool = convolution, norm, pool
+        self.convolution, self.norm, self.pool, self.relu = convolution, norm, pool, relu
         self.alone = self.first = False
 
     def forward(self, images: Tensor) -> Tensor:
@@ -71,7 +78,26 @@ class FusedBlock(nn.Module):
             maps = _OfMaps.apply(images, weight, stride, padding)
         else:
             maps = F.conv2d(images, weight, None, stride, padding)
-        return norm_relu_pool(maps, self.norm.weight, self.norm.bias, pool=self.pool, eps=self.norm.eps)
+        how: dict[str, Any] = {"pool": self.pool, "eps": self.norm.eps, "relu": self.relu}
+        return norm_relu_pool(maps, self.norm.weight, self.norm.bias, **how)
+
+
+class FusedResidual(nn.Module):
+    """A `ResidualBlock` of another network, with a `FusedBlock` for each of its convolutions.
+
+    Args:
+        block: Of that network.
+    """
+
+    def __init__(self, block: ResidualBlock) -> None:
+        super().__init__()
+        self.path, self.shortcut = fuse(block.path), block.shortcut
+        if isinstance(block.shortcut, nn.Sequential):
+            self.shortcut = fuse(block.shortcut)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Feature maps in, feature maps out."""
+        return F.relu(self.path(maps) + self.shortcut(maps))
 
 
 def fuse(layers: nn.Sequential, *, first: bool = False) -> nn.Sequential:
@@ -82,11 +108,11 @@ def fuse(layers: nn.Sequential, *, first: bool = False) -> nn.Sequential:
     >>> [type(layer).__name__ for layer in fuse(ConvNet((1, 8, 8), 2, depth=2).features)]
     ['FusedBlock', 'FusedBlock', 'Flatten']
     """
-    blocks = list(_blocks(list(layers)))
-    for number, block in enumerate(blocks):
+    blocks = nn.Sequential(*_blocks(list(layers)))
+    for block in blocks.modules():
         if first and isinstance(block, FusedBlock):
-            block.alone, block.first = True, number == 0
-    return nn.Sequential(*blocks)
+            block.alone, block.first = True, block is blocks[0]
+    return blocks
 
 
 def _blocks(layers: list[nn.Module]) -> Iterator[nn.Module]:
@@ -96,16 +122,40 @@ def _blocks(layers: list[nn.Module]) -> Iterator[nn.Module]:
                 yield FusedBlock(convolution, norm, pool.kernel_size)  # type: ignore[arg-type]
             case [nn.Conv2d() as convolution, nn.GroupNorm() as norm, nn.ReLU(), *layers]:
                 yield FusedBlock(convolution, norm)
+            case [nn.Conv2d() as convolution, nn.GroupNorm() as norm, *layers]:
+                yield FusedBlock(convolution, norm, relu=False)
+            case [ResidualBlock() as block, *layers]:
+                yield FusedResidual(block)
             case [layer, *layers]:
                 yield layer
 
 
 def fused(network: nn.Module) -> nn.Module:
     """``network`` in the fastest form that can be differentiated once, of the same weights; on a processor, itself."""
-    if kernels.AVAILABLE and next(network.parameters()).is_cuda and isinstance(network, ConvNet | VGG11):
-        head = _Head(network.head) if isinstance(network.head, nn.Linear) else network.head
-        return nn.Sequential(fuse(network.features, first=True), head)
-    return network
+    return fused_for_a_card(network) if kernels.AVAILABLE and next(network.parameters()).is_cuda else network
+
+
+def fused_for_a_card(network: nn.Module) -> nn.Module:
+    """As `fused`, by the form for a graphics card."""
+    if not isinstance(network, ConvNet | ResNet18 | VGG11):
+        return network
+    head = _Head(network.head) if isinstance(network.head, nn.Linear) else network.head
+    mean = [_Mean()] if isinstance(network, ResNet18) else []
+    return nn.Sequential(fuse(network.features, first=True), *mean, head)
+
+
+def halves(network: nn.Module) -> bool:
+    """Whether to keep the maps of a network in half as many bits while it learns: of a wide ConvNet.
+
+    Narrow ones would not be faster. Deep ones would lose the direction they learn in: norms of maps of few pixels
+    magnify what was rounded, layer by layer.
+
+    >>> halves(ConvNet((1, 28, 28), 10)), halves(ConvNet((1, 28, 28), 10, width=32))
+    (True, False)
+    """
+    if not isinstance(network, ConvNet):
+        return False
+    return any(isinstance(layer, nn.Conv2d) and layer.in_channels >= WIDE for layer in network.features)
 
 
 def logits(head: nn.Linear, values: Tensor) -> Tensor:
@@ -125,6 +175,13 @@ class _Head(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         return logits(self.head, values)
+
+
+class _Mean(nn.Module):
+    """Maps ``[n, c, h, w]`` -> the mean of each ``[n, c]``."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        return maps.mean(dim=(-2, -1))
 
 
 class _OfImages(torch.autograd.Function):
@@ -174,19 +231,19 @@ class _NormReluPool(torch.autograd.Function):
     """``maps [n, c, h, w]``, ``weight`` and ``bias`` ``[n, c]`` -> pooled maps."""
 
     @staticmethod
-    def forward(maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size) -> Tensor:
-        return (kernels.norm_relu_pool if kernels.fits(maps) else _plain)(maps, weight, bias, eps, pool)
+    def forward(maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size, relu: bool) -> Tensor:
+        return (kernels.norm_relu_pool if kernels.fits(maps) else _plain)(maps, weight, bias, eps, pool, relu)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004 - as torch calls it
-        *tensors, ctx.eps, ctx.pool = inputs
+        *tensors, ctx.eps, ctx.pool, ctx.relu = inputs
         ctx.save_for_backward(*tensors)
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
         affine = any(ctx.needs_input_grad[1:3])
-        by_maps, *by_affine = _Slopes.apply(slope, *ctx.saved_tensors, ctx.eps, ctx.pool, affine)
-        return by_maps, *(by_affine if affine else (None, None)), None, None
+        by_maps, *by_affine = _Slopes.apply(slope, *ctx.saved_tensors, ctx.eps, ctx.pool, affine, ctx.relu)
+        return by_maps, *(by_affine if affine else (None, None)), None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *inputs: Any) -> tuple[Tensor, int]:
@@ -198,9 +255,8 @@ class _Slopes(torch.autograd.Function):
     """Gradients of `_NormReluPool` by maps, weight and bias; the last two are empty unless ``affine``."""
 
     @staticmethod
-    def forward(slope: Tensor, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size, affine: bool) -> Any:
-        slopes = kernels.slopes if kernels.fits(maps) else _plain_slopes
-        return slopes(slope, maps, weight, bias, eps, pool, affine)
+    def forward(slope: Tensor, maps: Tensor, *given: Any) -> Any:
+        return (kernels.slopes if kernels.fits(maps) else _plain_slopes)(slope, maps, *given)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -225,8 +281,8 @@ def folded(tensors: tuple[Tensor, ...], in_dims: Any, size: int) -> list[Tensor]
     return [tensor.flatten(0, 1) for tensor in shown]
 
 
-def _plain(maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size) -> Tensor:
-    active = _active(maps, weight, bias, eps)
+def _plain(maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size, relu: bool) -> Tensor:
+    active = _active(maps, weight, bias, eps, relu)
     # Forwards, on a processor, three times as fast as avg_pool2d; backwards it would be slower.
     (rows, columns), (height, width) = pool, active.shape[-2:]
     if max(pool) > 2:
@@ -238,20 +294,20 @@ def _plain(maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size) -
     return active / (rows * columns)
 
 
-def _active(maps: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+def _active(maps: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool) -> Tensor:
     # One image with all the maps: its norm takes a weight and a bias for each.
     together = maps.to(weight.dtype).flatten(0, 1)[None]
     normed = F.group_norm(together, together.shape[1], weight.flatten(), bias.flatten(), eps)
-    return F.relu(normed)[0].unflatten(0, maps.shape[:2])
+    return (F.relu(normed) if relu else normed)[0].unflatten(0, maps.shape[:2])
 
 
 def _plain_slopes(
-    slope: Tensor, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size, affine: bool
+    slope: Tensor, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size, affine: bool, relu: bool
 ) -> tuple[Tensor, ...]:
     with torch.enable_grad():
         maps = maps.detach().to(weight.dtype).requires_grad_()
         weight, bias = (value.detach().requires_grad_(affine) for value in (weight, bias))
         wanted = (maps, weight, bias) if affine else (maps,)
-        pooled = F.avg_pool2d(_active(maps, weight, bias, eps), pool)
+        pooled = F.avg_pool2d(_active(maps, weight, bias, eps, relu), pool)
         slopes = torch.autograd.grad(pooled, wanted, slope)
     return slopes if affine else (*slopes, maps.new_empty(len(maps), 0), maps.new_empty(len(maps), 0))

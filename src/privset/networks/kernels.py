@@ -32,21 +32,21 @@ def fits(maps: Tensor) -> bool:
     return height * width <= LARGEST
 
 
-def norm_relu_pool(maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size) -> Tensor:
-    """Maps ``[n, c, h, w]``, scales and shifts ``[n, c]`` -> pooled maps."""
+def norm_relu_pool(maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size, relu: bool = True) -> Tensor:
+    """Maps ``[n, c, h, w]``, scales and shifts ``[n, c]`` -> pooled maps, without the ReLU if told so."""
     pooled = maps.new_empty(*maps.shape[:2], *divided((maps.shape[2], maps.shape[3]), pool))
-    _launch(_pool_kernel, maps, weight, bias, eps, pool, pooled)
+    _launch(_pool_kernel, maps, weight, bias, eps, pool, pooled, relu=relu)
     return pooled
 
 
 def slopes(
-    slope: Tensor, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size, affine: bool
+    slope: Tensor, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: Size, affine: bool, relu: bool = True
 ) -> tuple[Tensor, Tensor, Tensor]:
     """From the gradient by the pooled maps those by maps, scales and shifts; unless ``affine``, no numbers in these."""
     by_maps = torch.empty_like(maps, memory_format=torch.contiguous_format)
     by_weight, by_bias = (weight.new_empty(len(maps), maps.shape[1] if affine else 0) for _ in range(2))
     found = (by_maps, by_weight, by_bias)
-    _launch(_slopes_kernel, maps, weight, bias, eps, pool, slope.contiguous(), *found, affine=affine)
+    _launch(_slopes_kernel, maps, weight, bias, eps, pool, slope.contiguous(), *found, affine=affine, relu=relu)
     return found
 
 
@@ -207,6 +207,7 @@ def _pool_kernel(
     tile: tl.constexpr,
     rows: tl.constexpr,
     columns: tl.constexpr,
+    relu: tl.constexpr,
 ):
     which, _row, _column, place, inside = _places(count, height, width, tile, rows, columns)
     values = _loaded(maps, place, inside)
@@ -214,8 +215,9 @@ def _pool_kernel(
     shift = _of_each(bias, which, count, channels, bias_image_stride, bias_channel_stride)
     unit, _ = _unit(values, inside, eps, height * width)
     normed = unit * factor[:, None] + shift[:, None]
-    active = tl.where(normed < 0, 0.0, normed)  # written so that what is not a number stays so
-    _store_pooled(pooled, active, which, count, height, width, high, wide, tile, rows, columns)
+    if relu:
+        normed = tl.where(normed < 0, 0.0, normed)  # written so that what is not a number stays so
+    _store_pooled(pooled, normed, which, count, height, width, high, wide, tile, rows, columns)
 
 
 @jit
@@ -242,6 +244,7 @@ def _slopes_kernel(
     rows: tl.constexpr,
     columns: tl.constexpr,
     affine: tl.constexpr,
+    relu: tl.constexpr,
 ):
     which, row, column, place, inside = _places(count, height, width, tile, rows, columns)
     values = _loaded(maps, place, inside)
@@ -249,9 +252,10 @@ def _slopes_kernel(
     factor = _of_each(weight, which, count, channels, weight_image_stride, weight_channel_stride)
     shift = _of_each(bias, which, count, channels, bias_image_stride, bias_channel_stride)
     unit, scale = _unit(values, inside, eps, height * width)
-    given = tl.where(unit * factor[:, None] + shift[:, None] <= 0, 0.0, by_pooled)  # as the ReLU lets through
-    total, along = tl.sum(given, axis=1), tl.sum(given * unit, axis=1)
-    found = given - (total[:, None] + unit * along[:, None]) / (height * width)
+    if relu:
+        by_pooled = tl.where(unit * factor[:, None] + shift[:, None] <= 0, 0.0, by_pooled)  # as the ReLU lets through
+    total, along = tl.sum(by_pooled, axis=1), tl.sum(by_pooled * unit, axis=1)
+    found = by_pooled - (total[:, None] + unit * along[:, None]) / (height * width)
     tl.store(by_maps + place, found * (scale * factor)[:, None], mask=inside)
     if affine:
         tl.store(by_weight + which, along, mask=which < count)

@@ -7,14 +7,14 @@ from privset.studies.catalogue.baselines import BASELINES
 from privset.studies.catalogue.ours import DP_MERF_SETTINGS, MOMENTS, SETTINGS, SMOKE
 from privset.studies.catalogue.paper import DP_MERF, DP_SGD, PSG, PSG_PRIOR, REAL_DATA
 from privset.studies.catalogue.parties import CONTINUAL
-from privset.studies.catalogue.recipes import RECIPES_AGAIN
+from privset.studies.catalogue.recipes import PRECISION, RECIPES_AGAIN
 from privset.studies.study import Study
 
 STUDIES: dict[str, Study] = {
     study.name: study
     for study in (
         *(MOMENTS, SETTINGS, PSG, PSG_PRIOR, DP_MERF, DP_MERF_SETTINGS),
-        *(REAL_DATA, RECIPES_AGAIN, DP_SGD, CONTINUAL, BASELINES, SMOKE),
+        *(REAL_DATA, RECIPES_AGAIN, PRECISION, DP_SGD, CONTINUAL, BASELINES, SMOKE),
     )
 }
 """By the name typed on the command line."""

@@ -37,3 +37,13 @@ RECIPES_AGAIN = Study(
     "re-scaling, no rotation, 300 or 40 epochs), and without augmentation (`plain`)",
     cells=tuple(again(cell, study) for study, names in _AGAIN for cell in study.choose(names)),
 )
+
+PRECISION = Study(
+    name="precision",
+    what="all real records by networks whose maps a graphics card keeps in bfloat16, as it does for every set of full "
+    "size (`paper`), and in float32 (`float32`)",
+    cells=tuple(
+        dataclasses.replace(cell, recipes=("paper", "float32"), published=None)
+        for cell in REAL_DATA.choose(("*mnist-all",))
+    ),
+)
