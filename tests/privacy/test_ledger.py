@@ -6,10 +6,12 @@ import pytest
 from privset.errors import BudgetError, ReleaseError
 from privset.observer import Observer
 from privset.privacy import BudgetExceeded, GaussianEvent, Ledger, PrivacyBudget
+from privset.privacy.accounting import merge
 from privset.privacy.ledger import read
 
 BUDGET = PrivacyBudget(epsilon=2.0)
 EVENT = GaussianEvent(question="total", sampling_rate=1.0, noise_multiplier=5.0)
+OTHER = GaussianEvent(question="votes", sampling_rate=1.0, noise_multiplier=10.0)
 
 
 def test_a_charge_is_on_disk_when_it_returns(tmp_path):
@@ -61,6 +63,42 @@ def test_a_charge_past_the_budget_is_refused_and_not_written(tmp_path):
         ledger.charge(GaussianEvent(question="total", sampling_rate=1.0, noise_multiplier=1.0))
     assert path.read_bytes() == before
     assert ledger.events == (EVENT,)
+
+
+def test_several_charges_are_lines_of_their_own_in_their_order_and_synced_at_once(tmp_path, monkeypatch):
+    path, synced = tmp_path / "ledger.jsonl", []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    ledger = Ledger(BUDGET, path)
+    ledger.charge(OTHER, EVENT, OTHER)
+    assert len(synced) == 2  # the file, and the folder that holds its name
+    lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    assert [line["noise_multiplier"] for line in lines] == [10.0, 5.0, 10.0]
+    assert read(path)[1] == ledger.events == merge([OTHER, EVENT, OTHER])
+
+
+def test_of_several_charges_that_pass_the_budget_together_none_is_written(tmp_path):
+    path, dear = tmp_path / "ledger.jsonl", GaussianEvent(question="total", sampling_rate=1.0, noise_multiplier=2.1)
+    for event in (EVENT, dear):
+        Ledger(BUDGET).charge(event)  # each would fit
+    ledger = Ledger(BUDGET, path)
+    with pytest.raises(BudgetExceeded, match=r"multiplier 5 and 1 more 'total' answer\(s\) at noise multiplier 2.1"):
+        ledger.charge(EVENT, dear)
+    assert not path.exists()
+    assert ledger.events == ()
+
+
+def test_several_charges_of_a_run_that_goes_on_are_taken_from_those_on_file_and_only_if_none_is_refused(tmp_path):
+    path, dear = tmp_path / "ledger.jsonl", GaussianEvent(question="total", sampling_rate=1.0, noise_multiplier=1.0)
+    Ledger(BUDGET, path).charge(EVENT, EVENT, OTHER)
+    before, ledger = path.read_bytes(), Ledger.reopened(BUDGET, path)
+    with pytest.raises(BudgetExceeded):
+        ledger.charge(EVENT, OTHER, dear)
+    ledger.charge(EVENT, OTHER)
+    assert path.read_bytes() == before
+    ledger.charge(EVENT, OTHER)  # of which the first is on file
+    assert ledger.events == read(path)[1] == merge([EVENT] * 2 + [OTHER] * 2)
+    ledger.charge(OTHER, EVENT)
+    assert ledger.events == read(path)[1] == merge([EVENT] * 3 + [OTHER] * 3)
 
 
 def test_the_accountant_of_the_budget_decides(tmp_path):

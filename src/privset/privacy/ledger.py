@@ -11,6 +11,7 @@ import datetime as dt
 import json
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from privset.errors import BudgetError, ReleaseError
@@ -74,36 +75,44 @@ class Ledger:
         """Every charge so far, like ones added up."""
         return self._events
 
-    def charge(self, event: GaussianEvent) -> None:
-        """Record the event durably, or raise `BudgetExceeded` and record nothing."""
-        single = dataclasses.replace(event, count=1)
-        carried = min(self._carried.get(single, 0), event.count)
-        if carried:
-            self._carried[single] -= carried
-            if carried == event.count:
-                return
-            event = dataclasses.replace(event, count=event.count - carried)
-        events = merge([*self._events, event])
-        cost = spend(events, self.budget.delta).by(self.budget.accountant)
+    def charge(self, *events: GaussianEvent) -> None:
+        """Record the events durably, each in a line of its own, or raise `BudgetExceeded` and record none of them."""
+        carried, due = dict(self._carried), []
+        for event in events:
+            single = dataclasses.replace(event, count=1)
+            paid = min(carried.get(single, 0), event.count)
+            if paid:
+                carried[single] -= paid
+            if paid < event.count:
+                due.append(dataclasses.replace(event, count=event.count - paid))
+        if not due:
+            self._carried = carried
+            return
+        after = merge([*self._events, *due])
+        cost = spend(after, self.budget.delta).by(self.budget.accountant)
         if cost > self.budget.epsilon:
+            asked = " and ".join(
+                f"{event.count:,} more {event.question!r} answer(s) at noise multiplier {event.noise_multiplier:.4g}"
+                for event in due
+            )
             raise BudgetExceeded(
-                f"{event.count:,} more {event.question!r} answer(s) at noise multiplier {event.noise_multiplier:.4g} "
-                f"would bring the cost to epsilon {cost:.3g}, past the budget of {self.budget.epsilon:g}; "
+                f"{asked} would bring the cost to epsilon {cost:.3g}, past the budget of {self.budget.epsilon:g}; "
                 "nothing was answered"
             )
         if self.path is not None:
-            self._append(self.path, event)
-        self._events = events
+            self._append(self.path, due)
+        self._events, self._carried = after, carried
         self._observer.spent(cost, self.budget.epsilon)
 
-    def _append(self, path: Path, event: GaussianEvent) -> None:
-        line = event.to_json() | {"time": dt.datetime.now(dt.UTC).isoformat(timespec="seconds")}
+    def _append(self, path: Path, events: Sequence[GaussianEvent]) -> None:
+        time = {"time": dt.datetime.now(dt.UTC).isoformat(timespec="seconds")}
+        lines = "".join(json.dumps(event.to_json() | time) + "\n" for event in events)
         first = not self._events
         try:
             with open(path, "x" if first else "a", encoding="utf-8") as file:
                 if first:
                     file.write(json.dumps(_header(self.budget)) + "\n")
-                file.write(json.dumps(line) + "\n")
+                file.write(lines)
                 file.flush()
                 os.fsync(file.fileno())
         except FileExistsError:
