@@ -35,8 +35,8 @@ class SilencedCurator(Curator):
     def total(self, question, statistic, *, block=None):
         return torch.zeros_like(super().total(question, statistic, block=block))
 
-    def votes(self, question, wards, say, public):
-        return torch.zeros_like(super().votes(question, wards, say, public))
+    def votes_together(self, questions, wards, say, public):  # and so, since it is one of them, `votes`
+        return tuple(torch.zeros_like(answer) for answer in super().votes_together(questions, wards, say, public))
 
 
 def run(method, facts, *, records_seed=0, noise_seed=0, curator_type=Curator, budget=BUDGET):

@@ -24,7 +24,7 @@ from privset.privacy.pullback import Make, Pull, Use, check_generated, pulling, 
 from privset.privacy.questions import GradientQuestion, PullbackQuestion, Question, TotalQuestion, VotesQuestion
 from privset.privacy.standing import Checkpoint, Standing
 from privset.privacy.sums import Statistic, Transform, check_statistic, summing
-from privset.privacy.votes import answering
+from privset.privacy.votes import Questions, answering
 from privset.privacy.wards import Begin, Guardian, Learn, Public, Say, Wards, keeping
 
 
@@ -133,11 +133,10 @@ class Curator:
         """
         if any(value.dtype not in (torch.float32, torch.float64) for value in parameters.values()):
             raise ConfigError("gradients are asked for in float32 or float64; in less, clipping would not hold")
-        if self._keeps:
-            raise ConfigError("answers to gradient questions are not kept; a method that measures asks for totals only")
+        self._refuse_kept("gradient")
         if isinstance(loss, LayeredLoss):
             loss.check(parameters)
-        self._pay(question, draws)
+        self._pay(question, count=draws)
         return self._answer_gradient(question, loss, parameters, draws, transform)
 
     def total(self, question: TotalQuestion, statistic: Statistic, *, block: int | None = None) -> Tensor:
@@ -155,7 +154,7 @@ class Curator:
             block: Records looked at together (memory and speed alone); None chooses.
         """
         check_statistic(statistic, self.facts, self._device)
-        self._pay(question, 1)
+        self._pay(question)
         return self._answer_total(question, statistic, block)
 
     def appoint(self, count: int, begin: Begin, *, batch_size: int) -> Wards:
@@ -198,11 +197,22 @@ class Curator:
                 public values of one form: if it cannot be bounded, nothing is charged.
             public: As in `teach`.
         """
-        if self._keeps:
-            raise ConfigError("answers to votes questions are not kept; a method that measures asks for totals only")
-        self._check_votes(question, wards, say, public)
-        self._pay(question, 1)
-        return self._answer_votes(question, wards, say, public)
+        return self.votes_together((question,), wards, say, public)[0]
+
+    def votes_together(self, questions: Questions, wards: Wards, say: Say, public: Public) -> tuple[Tensor, ...]:
+        """The answers to several questions about what all wards say, who are heard once for all of them.
+
+        Guarantee: that of `votes` for each, with a sensitivity, a charge and noise of its own. All of them are charged
+        before a ward is heard; if what is said cannot be bounded for one, or they do not all fit into the budget, none
+        is charged or answered. Random numbers that a ward draws as it speaks are the same in all answers.
+        """
+        asked = tuple(questions)  # what is paid for is what is answered, whatever becomes of the caller's list
+        self._refuse_kept("votes")
+        if not asked:
+            raise ConfigError("ask wards at least one question")
+        self._check_votes(asked, wards, say, public)
+        self._pay(*asked)
+        return self._answer_votes(asked, wards, say, public)
 
     def pullback(self, question: PullbackQuestion, pull: Pull, generated: Tensor, *public: Tensor) -> Tensor:
         """The noisy gradient, of the shape of ``generated [m, c, h, w]``, of a loss that looks at a sample of records.
@@ -257,28 +267,34 @@ class Curator:
         """
         self._refuse_kept("pullback")
         self._check_pullback_by(question, wards, say, public)
-        self._pay(question, 1)
+        self._pay(question)
         return self._answer_pullback_by(question, wards, say, public)
 
     def _pay_for_pullbacks(self, question: PullbackQuestion, count: int) -> None:
         if question.of_wards:
             raise ConfigError("the question is about wards; ask for pullback_by")
         self._refuse_kept("pullback")
-        self._pay(question, count)
+        self._pay(question, count=count)
 
     def _refuse_kept(self, kind: str) -> None:
         if self._keeps:
             raise ConfigError(f"answers to {kind} questions are not kept; a method that measures asks for totals only")
 
-    def _pay(self, question: Question, count: int) -> None:
+    def _pay(self, *questions: Question, count: int = 1) -> None:
+        """Charge ``count`` answers to each question, but for what was paid for before; all of them, or none."""
         if count < 1:
             raise ConfigError(f"ask for at least one answer, not {count}")
         if torch.is_autocast_enabled("cuda" if self._device.startswith("cuda") else "cpu"):
             raise ConfigError("ask outside of torch.autocast: lengths would be taken in half precision, and not hold")
-        single = question.event(1)
-        credit = self._prepaid.get(single, 0)
-        if credit < count:
-            self.prepay(question, count - credit)
-        self._prepaid[single] -= count
+        credit, due = dict(self._prepaid), []
+        for question in questions:
+            single = question.event(1)
+            paid = credit.get(single, 0)
+            if paid < count:
+                due.append(question.event(count - paid))
+            credit[single] = max(paid, count) - count
+        self._ledger.charge(*due)
+        self._prepaid = credit
         if self._standing is not None:
-            self._standing.use(single, count)
+            for question in questions:
+                self._standing.use(question.event(1), count)

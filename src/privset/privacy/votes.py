@@ -1,4 +1,4 @@
-"""What wards say, bounded, added up and covered in noise: the answer to a `VotesQuestion`. Proof: docs/proofs/votes.md.
+"""What wards say, bounded, added up and covered in noise: answers to `VotesQuestion`s. Proof: docs/proofs/votes.md.
 
 The bound is enforced here, on what was said, whatever code said it: a mistake in a method costs accuracy, not privacy.
 """
@@ -15,6 +15,9 @@ from privset.privacy.clipping import Tally, clipped_sum
 from privset.privacy.noise import NoiseSource
 from privset.privacy.questions import VotesQuestion
 from privset.privacy.wards import Guardian, Public, Say, Wards
+
+Questions = tuple[VotesQuestion, ...]
+"""Asked about the same words; those of one group are charged before a ward is heard, and never change after that."""
 
 
 def check_said(question: VotesQuestion, said: Tensor) -> None:
@@ -34,39 +37,54 @@ def check_said(question: VotesQuestion, said: Tensor) -> None:
         raise ConfigError(f"wards choose in {found} histograms, but the question is about {question.histograms}")
 
 
-def tallied(question: VotesQuestion, parts: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
-    """Parts ``[w, ...]`` of what wards say -> the clean answer, float64, and how many wards were not finite.
+def tallied(questions: Questions, parts: Iterable[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Parts ``[w, ...]`` of what wards say -> each clean answer, float64, and how many wards were not finite.
 
-    Guarantee: changing what one ward says, to anything at all, moves the answer by at most ``question.sensitivity`` in
-    L2 (up to rounding of one contribution). A ward that says a NaN or an infinity contributes nothing.
+    Guarantee: changing what one ward says, to anything at all, moves each answer by at most its question's
+    ``sensitivity`` in L2 (up to rounding of one contribution). A ward that says a NaN or an infinity contributes
+    nothing. The answers are functions of the same words, so each is to have noise of its own.
     """
-    found, form = [], torch.Size()
+    # Counts are the same for all questions about them; parts are gone through once, since all would not fit in memory.
+    found: dict[float | None, list[tuple[Tensor, Tensor]]] = {question.bound: [] for question in questions}
+    form = torch.Size()
     for said in parts:
         form = said.shape[1:]
-        found.append(_vectors(said, question) if question.bound is not None else _choices(said))
-    total, bad = (torch.stack(some).sum(0) for some in zip(*found, strict=True))
-    table = total.view(form)
-    return (table.amax(-1) if question.kind == "lead" else table), bad
+        for bound, some in found.items():
+            some.append(_choices(said) if bound is None else clipped_sum(said.flatten(1), bound))
+    answers = []
+    for question in questions:
+        total, bad = (torch.stack(some).sum(0) for some in zip(*found[question.bound], strict=True))
+        table = total.view(form)
+        answers.append((table.amax(-1) if question.kind == "lead" else table, bad))
+    return answers
 
 
 def answering(
     guardian: Guardian, noise: NoiseSource, tally: Tally
-) -> tuple[Callable[..., None], Callable[..., Tensor]]:
-    """The functions that check and answer (question, wards, say, public): closures, which alone hold the guardian."""
+) -> tuple[
+    Callable[[Questions, Wards, Say, Public], None], Callable[[Questions, Wards, Say, Public], tuple[Tensor, ...]]
+]:
+    """The functions that check and answer questions about the same words: closures, which alone hold the guardian."""
 
-    def check(question: VotesQuestion, wards: Wards, say: Say, public: Public) -> None:
-        check_said(question, guardian.rehearse(wards, say, public))
-
-    def heard(question: VotesQuestion, wards: Wards, say: Say, public: Public) -> Iterator[Tensor]:
-        for said in guardian.hear(wards, say, public):
+    def check(questions: Questions, wards: Wards, say: Say, public: Public) -> None:
+        said = guardian.rehearse(wards, say, public)
+        for question in questions:
             check_said(question, said)
+
+    def heard(questions: Questions, wards: Wards, say: Say, public: Public) -> Iterator[Tensor]:
+        for said in guardian.hear(wards, say, public):
+            for question in questions:
+                check_said(question, said)
             yield said
 
-    def answer(question: VotesQuestion, wards: Wards, say: Say, public: Public) -> Tensor:
-        clean, bad = tallied(question, heard(question, wards, say, public))
+    def covered(question: VotesQuestion, clean: Tensor, bad: Tensor) -> Tensor:
         tally.add(bad)
         _look(question, clean, tally)
         return noise.add_normal(clean, question.noise_multiplier * question.sensitivity).to(torch.float32)
+
+    def answer(questions: Questions, wards: Wards, say: Say, public: Public) -> tuple[Tensor, ...]:
+        found = tallied(questions, heard(questions, wards, say, public))
+        return tuple(covered(question, *clean) for question, clean in zip(questions, found, strict=True))
 
     return check, answer
 
@@ -78,12 +96,6 @@ def _look(question: VotesQuestion, clean: Tensor, tally: Tally) -> None:
         tally.agreement.add_winners(clean, deviation)
     elif deviation and question.kind == "lead":
         tally.agreement.add_lead(clean.numel(), deviation)
-
-
-def _vectors(said: Tensor, question: VotesQuestion) -> tuple[Tensor, Tensor]:
-    """The sum ``[d]`` of contributions ``[w, ...]``, each shortened to the bound as a whole."""
-    assert question.bound is not None
-    return clipped_sum(said.flatten(1), question.bound)
 
 
 def _choices(said: Tensor) -> tuple[Tensor, Tensor]:
