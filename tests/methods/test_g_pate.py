@@ -3,13 +3,14 @@ import math
 
 import pytest
 import torch
-from tests.conftest import TINY, facts_for
+from tests.conftest import TINY, facts_for, records_for
 
 from privset.errors import ConfigError
 from privset.methods import GPate, GPateConfig
 from privset.methods.g_pate import moved
 from privset.methods.teachers import claimed_epsilon
-from privset.privacy import PrivacyBudget
+from privset.privacy import Curator, Ledger, PrivacyBudget, seeded_noise
+from privset.privacy.wards import Guardian
 
 MNIST = facts_for(60_000, classes=10, side=28, name="mnist")
 CONFIG = TINY["g-pate"]
@@ -25,6 +26,22 @@ def test_a_step_asks_for_counts_and_if_told_for_the_lead_with_noise_in_multiples
     assert lead.noise_multiplier * lead.sensitivity == pytest.approx(CONFIG.check * sigma)
     (only,) = GPate(dataclasses.replace(CONFIG, check=None))._questions(facts, 2.0)
     assert only == counts
+
+
+@pytest.mark.parametrize("check", [2.0, None])
+def test_teachers_are_heard_once_in_a_step_whatever_is_asked_of_them(check, monkeypatch):
+    facts, budget, heard = facts_for(40), PrivacyBudget(epsilon=math.inf), []
+    hear = Guardian.hear
+
+    def counted(*args):
+        heard.append(args)
+        return hear(*args)
+
+    monkeypatch.setattr(Guardian, "hear", counted)
+    method = GPate(dataclasses.replace(CONFIG, check=check))
+    curator = Curator(records_for(facts), facts, Ledger(budget), seeded_noise(0))
+    method.run(curator, method.plan(facts, budget))
+    assert len(heard) == CONFIG.steps
 
 
 @pytest.mark.parametrize(

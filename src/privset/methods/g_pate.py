@@ -164,7 +164,7 @@ class GPate(TeacherMethod[GPateConfig]):
             drawn = torch.randn(len(pixels), numbers, config.projections, generator=public)
             directions = sent(drawn / math.sqrt(config.projections), pixels.device)
             shown = {"pixels": pixels, "labels": labels, "directions": directions}
-            counts, *leads = (curator.votes(question, wards, say, shown) for question in questions)
+            counts, *leads = curator.votes_together(questions, wards, say, shown)
             lead = leads[0] if leads else counts.amax(-1)
             return moved(counts, lead, directions, config, wards.count).view_as(pixels)
 
