@@ -11,8 +11,8 @@ came with the paper, and where the paper says otherwise the code is what `paper`
 * The paper trains sets of full size (6000 images a class) for 40 epochs, and the published small sets end at
   100 images a class. Nothing is published in between; here more than `FULL_SIZE` images a class is full size.
 
-Of full size, a graphics card keeps the maps of a ConvNet in bfloat16 (``half_width``), in any recipe, which takes half
-the time: docs/methods/real.md has what it changes.
+Of full size, a graphics card keeps the maps of a ConvNet in bfloat16 (``half_width``), in any recipe but `float32`, so
+that half as much goes to memory: docs/methods/real.md has what it changes.
 
 Where its text says otherwise, `stated` follows the text in epochs and augmentation, and `plain` has no
 augmentation. What that changes is on docs/methods/real.md and docs/methods/dp-merf.md.
