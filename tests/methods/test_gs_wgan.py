@@ -101,27 +101,55 @@ def test_a_critic_learns_to_tell_records_from_generated_images_and_points_to_the
     lessons = Lessons(config, facts)
     state = {name: value[0] for name, value in lessons.begin(0, range(1)).items()}
     bright, labels = torch.ones(16, 1, 8, 8), torch.arange(16) % 2
-    public = {"pool": -torch.ones(2, 4, 1, 8, 8)}
+    pool = -torch.ones(2, 4, 1, 8, 8)
     torch.manual_seed(0)
-    for _ in range(40):
-        state = lessons.learn(state, bright, labels, public)
+    for number in range(40):
+        state = lessons.learn(state, bright, labels, {"pool": pool, "taken": torch.tensor(float(number))})
     slope = lessons.say(state, {"fakes": torch.zeros(3, 1, 8, 8), "labels": torch.tensor([0, 1, 0])})
     assert float(slope.mean()) < 0  # down this slope images become brighter
     lengths = slope.flatten(1).norm(dim=1)
     assert bool(((lengths > 0.3) & (lengths < 3)).all())  # the penalty holds them near 1
 
 
-def test_the_adam_of_a_critic_is_that_of_torch():
+def test_the_adam_of_a_critic_is_that_of_torch(monkeypatch):
+    """Slopes that do not depend on the weights, so that both see the same ones."""
     facts = facts_for(40, classes=2)
     lessons = Lessons(dataclasses.replace(TINY["gs-wgan"], critic_rate=1e-2), facts)
     state = {name: value[0] for name, value in lessons.begin(3, range(1)).items()}
+    names = ("conv 1", "classes", "bias")
+    expected = [state[name].clone().requires_grad_() for name in names]
+    optimiser = torch.optim.Adam(expected, lr=1e-2, betas=(0.5, 0.9))
     images, labels = torch.randn(4, 1, 8, 8), torch.tensor([0, 1, 1, 0])
-    public = {"pool": images[:2, None].clone()}
-    after = lessons.learn(state, images, labels, public)
-    # The first step of Adam is the rate, whatever the slope, where there is one.
-    moved = (after["conv 1"] - state["conv 1"]).abs()
-    assert float(moved.max()) == pytest.approx(1e-2, rel=1e-3)
-    assert float(after["steps"]) == 1
+    given = [{name: torch.randn(state[name].shape) for name in lessons._critic.shapes} for _ in range(4)]
+    for number, slopes in enumerate(given):
+        monkeypatch.setattr(lessons_of_critics, "grad", lambda _, slopes=slopes: lambda _: slopes)
+        public = {"pool": images[:2, None], "taken": torch.tensor(float(number))}
+        before = {name: value.clone() for name, value in lessons._critic.directions(state).items()}
+        state = lessons.learn(state, images, labels, public)
+        followed = lessons._critic.followed(state | before)  # by the weights after the step
+        torch.testing.assert_close(lessons._critic.directions(state), followed)
+        for weight, name in zip(expected, names, strict=True):
+            weight.grad = slopes[name]
+        optimiser.step()
+    for weight, name in zip(expected, names, strict=True):
+        torch.testing.assert_close(state[name], weight.detach())
+
+
+@pytest.mark.parametrize(("critics", "taught"), [(4, 2), (5, 2), (3, 3)])
+def test_critics_that_learn_together_have_taken_as_many_steps_as_adam_is_told(critics, taught):
+    facts, config = facts_for(40), dataclasses.replace(TINY["gs-wgan"], critics=critics, taught=taught)
+    method = GsWgan(dataclasses.replace(config, steps=8, critic_steps=2, warm_up=3))
+    taken = [0] * critics
+
+    class Watched(Curator):
+        def teach(self, wards, learn, public, *, which=None):
+            for number in range(critics) if which is None else which.tolist():
+                assert taken[number] == int(public["taken"])
+                taken[number] += 1
+            super().teach(wards, learn, public, which=which)
+
+    method.run(Watched(records_for(facts), facts, Ledger(FREE), seeded_noise(0)), method.plan(facts, FREE))
+    assert min(taken) >= 5  # after the warm-up all of them had a turn
 
 
 @pytest.mark.parametrize("shallow", [False, True])
@@ -173,7 +201,8 @@ def test_critics_are_shown_pixels_where_that_was_published(monkeypatch, publishe
     state = {name: value[0] for name, value in lessons.begin(0, range(1)).items()}
     assert (float(state["classes"].std()) == pytest.approx(1, abs=0.3)) == published
     pixels = torch.randint(0, 256, (3, 1, 8, 8), dtype=torch.uint8)
-    lessons.learn(state, normalise(pixels, facts), torch.tensor([0, 1, 2]), {"pool": torch.rand(3, 4, 1, 8, 8)})
+    public = {"pool": torch.rand(3, 4, 1, 8, 8), "taken": torch.zeros(())}
+    lessons.learn(state, normalise(pixels, facts), torch.tensor([0, 1, 2]), public)
     torch.testing.assert_close(seen[0][:3], pixels / 255 if published else normalise(pixels, facts))
     assert len(seen) == 2  # records and images together, and what lies between them
 
@@ -284,6 +313,6 @@ def test_critics_learn_and_speak_on_tensor_cores_if_there_are_any(monkeypatch):
     lessons = Lessons(TINY["gs-wgan"], facts)
     state = {name: value[0] for name, value in lessons.begin(0, range(1)).items()}
     images, labels = torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 2])
-    lessons.learn(state, images, labels, {"pool": torch.rand(3, 4, 1, 8, 8)})
+    lessons.learn(state, images, labels, {"pool": torch.rand(3, 4, 1, 8, 8), "taken": torch.zeros(())})
     lessons.say(state, {"fakes": images, "labels": labels})
     assert entered == [images.device] * 2

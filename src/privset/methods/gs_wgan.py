@@ -60,7 +60,8 @@ class GsWganConfig(SetConfig):
     steps: int = 1500
     """Steps of the generator, one question each."""
     taught: int = 100
-    """Critics that learn in a lesson, in turn; the first is before the first step of the generator."""
+    """Critics that learn in a lesson, in turn, those that are left over in one of their own; the first lesson is before
+    the first step of the generator."""
     critic_steps: int = 2
     """Steps that each of these takes."""
     between: int = 1
@@ -266,22 +267,24 @@ class GsWgan(SetMethod[GsWganConfig]):
             config.critics, lambda which: lessons.begin(seeds, which, device), batch_size=config.critic_batch_size
         )
         observer.phase("warming up critics", config.warm_up)
-        for _ in range(config.warm_up):
-            curator.teach(critics, lessons.learn, {"pool": pool()})
+        taken = torch.zeros((), device=device)
+        for number in range(config.warm_up):
+            curator.teach(critics, lessons.learn, {"pool": pool(), "taken": taken.fill_(number)})
             observer.step()
 
         curator.prepay(question, event.count)
         observer.phase("training a generator", event.count)
         if config.between > 1:  # what critics learn is for several steps
             observer.lap()
+        turns = torch.arange(config.critics).split(config.taught)
         for number in range(event.count):
             if number % config.between == 0:
                 # In turn: whom the next question is put to is a secret, and what they have learned must not tell it.
-                first = number // config.between * config.taught
-                turn = torch.arange(first, first + config.taught) % config.critics
-                shown = {"pool": pool()}
+                before, turn = divmod(number // config.between, len(turns))
+                shown = {"pool": pool(), "taken": taken.fill_(config.warm_up + before * config.critic_steps)}
                 for _ in range(config.critic_steps):
-                    curator.teach(critics, lessons.learn, shown, which=turn)
+                    curator.teach(critics, lessons.learn, shown, which=turns[turn])
+                    taken += 1
 
             labels = torch.randint(classes, (config.batch_size,), generator=random)
             fakes = images(labels)

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.func import grad
 
 from privset.facts import PublicFacts, scale
+from privset.methods.descent import step_of_adam
 from privset.networks.critics import Critic
 from privset.networks.precision import tensor_cores
 from privset.privacy.wards import Public, State
@@ -41,12 +42,13 @@ class Lessons:
         for name in self._critic.shapes:
             state["mean of " + name] = torch.zeros_like(state[name])
             state["square of " + name] = torch.zeros_like(state[name])
-        return state | {"steps": torch.zeros(len(numbers), device=device)}
+        return state
 
     def learn(self, state: State, images: Tensor, labels: Tensor, public: Public) -> State:
         """One step of Adam on the loss of WGAN-GP, from records ``[b, c, h, w]`` and as many generated images.
 
-        These are of the same classes, drawn from the public pool ``[classes, k, c, h, w]``.
+        These are of the same classes, drawn from the public ``pool [classes, k, c, h, w]``. All critics that learn
+        together have ``taken []`` as many steps before.
         """
         critic, pool = self._critic, public["pool"]
         images = scale(images, self._facts) if self._published else images
@@ -64,15 +66,11 @@ class Lessons:
             )
 
         with tensor_cores(images.device):
-            slopes, count = grad(loss)(critic.parameters(state)), state["steps"] + 1
-        kept, kept_squares = _BETAS
-        after = state | {"steps": count}
-        for name, slope in slopes.items():
-            mean = torch.lerp(slope, state["mean of " + name], kept)
-            square = torch.lerp(slope.square(), state["square of " + name], kept_squares)
-            step = mean / (1 - kept**count) / ((square / (1 - kept_squares**count)).sqrt() + 1e-8)
-            after |= {"mean of " + name: mean, "square of " + name: square, name: state[name] - self._rate * step}
-        return after | critic.followed(after)
+            slopes = grad(loss)(critic.parameters(state))
+        weights, means, squares = ([state[kind + name] for name in slopes] for kind in ("", "mean of ", "square of "))
+        down = list(slopes.values())
+        step_of_adam(weights, means, squares, down, taken=public["taken"], rate=self._rate, betas=_BETAS)
+        return state | critic.followed(state)
 
     def say(self, state: State, public: Public) -> Tensor:
         """The gradient ``[m, c, h, w]`` down which the fakes would look more real to this critic."""
