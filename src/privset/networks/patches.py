@@ -4,6 +4,7 @@ A graphics card takes that for a convolution of thousands of groups, which it is
 matrices suit it better. `torch.nn.functional.unfold`, which would cut maps into the patches for that, takes images one
 by one there, and its gradient gathers each pixel from all over memory. So it is done here, by a few operations on all
 images of all networks at once: with kernels of our own where there is Triton, otherwise with torch's operations.
+Patches of many channels are larger than all else; for many networks they are never made, see `direct_kernels`.
 
 Its derivatives are products of patches too, and so are theirs, which a gradient penalty needs: the convolution and its
 two gradients, by the maps and by the kernel, are linear in both that they are given, and the derivatives of each of the
@@ -24,9 +25,11 @@ import torch.nn.functional as F  # noqa: N812 - the name torch's own documentati
 from torch import Tensor
 
 from privset.convolutions import channels_first
-from privset.networks import patch_kernels
+from privset.networks import direct_kernels, patch_kernels
 
 KERNEL, STRIDE, PADDING = 5, 2, 2
+DIRECT = 8
+"""Fewest channels of maps whose patches are not put into memory; of fewer, they are small."""
 
 
 def convolved(maps: Tensor, kernel: Tensor) -> Tensor:
@@ -53,6 +56,8 @@ class _Convolved(torch.autograd.Function):
 
     @staticmethod
     def forward(maps: Tensor, kernel: Tensor) -> Tensor:  # type: ignore[override]
+        if _direct(maps, kernel):
+            return _of_both(direct_kernels.convolve, maps, _AXES, _lines(kernel), 2)
         count, (high, wide) = maps.shape[-4], ((side + 1) // 2 for side in maps.shape[-3:-1])
         found = _products(_patches(maps), _lines(kernel).mT)
         return found.unflatten(-2, (count, high, wide))
@@ -83,6 +88,8 @@ class _ByMaps(torch.autograd.Function):
 
     @staticmethod
     def forward(slope: Tensor, kernel: Tensor, size: torch.Size) -> Tensor:  # type: ignore[override]
+        if _direct(slope, kernel):
+            return _of_both(direct_kernels.spread, slope, _AXES, _lines(kernel.transpose(-4, -3)), 2, tuple(size))
         found = _products(_patches(slope, 3, 1), _taps(kernel))
         return _pixels(found, slope.shape[-4:-1], size)
 
@@ -109,7 +116,10 @@ class _ByKernel(torch.autograd.Function):
 
     @staticmethod
     def forward(slope: Tensor, maps: Tensor) -> Tensor:  # type: ignore[override]
-        found = _products(slope.flatten(-4, -2).mT, _patches(maps))
+        if _direct(maps, slope):
+            found = _of_both(direct_kernels.by_kernel, slope, _AXES, maps, _AXES)
+        else:
+            found = _products(slope.flatten(-4, -2).mT, _patches(maps))
         lines = found.reshape(-1, KERNEL, KERNEL, maps.shape[-1]).permute(0, 3, 1, 2)
         # As weights lie, with which it will be added and multiplied.
         return channels_first(lines).unflatten(0, found.shape[:-1])
@@ -166,6 +176,13 @@ def _products(one: Tensor, other: Tensor) -> Tensor:
     return torch.bmm(one.expand(count, -1, -1), other.expand(count, -1, -1))
 
 
+def _direct(seen: Tensor, other: Tensor) -> bool:
+    """Whether products with what is seen of these maps are found without patches in memory."""
+    networks = next((len(values) for values in (seen, other) if values.ndim > _AXES), 1)
+    pixels = seen.shape[-4:-1].numel()
+    return seen.shape[-1] >= DIRECT and direct_kernels.fits(seen, other, networks, pixels)
+
+
 def _patches(maps: Tensor, side: int = KERNEL, step: int = STRIDE) -> Tensor:
     """`patches`, of one network or of many."""
     if patch_kernels.fits(maps):
@@ -206,3 +223,11 @@ def _pixels(found: Tensor, places: torch.Size, size: torch.Size) -> Tensor:
 def _of_all(work: Callable[..., Tensor], values: Tensor, axes: int, *others: Any) -> Tensor:
     """What a kernel makes of the values of many networks, or of one, which then have so many axes."""
     return work(values, *others) if values.ndim > axes else work(values[None], *others)[0]
+
+
+def _of_both(work: Callable[..., Tensor], one: Tensor, axes: int, other: Tensor, others: int, *form: Any) -> Tensor:
+    """As `_of_all` of two tensors, which have so many axes where they are those of one network, or shared by many."""
+    many = one.ndim > axes, other.ndim > others
+    given = (values if each else values[None] for values, each in zip((one, other), many, strict=True))
+    found = work(*given, *form)
+    return found if any(many) else found[0]
