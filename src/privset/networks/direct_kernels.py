@@ -237,8 +237,10 @@ def _gather_kernel(
     # In pixels and lines: that all of a pixel is read from an even place is known from its channels.
     own, weights = maps + network * maps_apart * channels, lines + network * lines_apart * (25 * channels)
     made = found + network * images * (tall * broad * outs)
+    half: tl.constexpr = 2 if back else 1
     for each in tl.static_range(kinds):  # by itself, so that how many taps it has is known beforehand
-        if kind == each:
+        rows = images * ((tall + half - 1 - each // 2) // half) * ((broad + half - 1 - each % 2) // half)
+        if (kind == each) & (first < rows):  # of odd pixels there may be fewer
             _gather(
                 own,
                 weights,
@@ -289,6 +291,7 @@ def _gather(
     """One kind of these pixels, from the maps and lines of one network; odd ones have a place and a tap less."""
     step: tl.constexpr = 1 if back else 2
     before: tl.constexpr = 1 if back else 2
+    # Of a side of 1 there are no odd pixels, and no program comes here; but nothing is divided by 0.
     high: tl.constexpr = (tall + 1 - down_odd) // 2 if back and tall > 1 else tall
     wide: tl.constexpr = (broad + 1 - right_odd) // 2 if back and broad > 1 else broad
     taps_high: tl.constexpr = 3 - down_odd if back else 5
