@@ -76,7 +76,7 @@ def expected(maps, kernels, slopes):
     """All three by the library, in double precision."""
 
     def each(maps, kernel, slope):
-        found, back = vjp(lambda x, k: by_library(x.permute(0, 3, 1, 2), k).permute(0, 2, 3, 1), maps, kernel)
+        found, back, *_ = vjp(lambda x, k: by_library(x.permute(0, 3, 1, 2), k).permute(0, 2, 3, 1), maps, kernel)
         return found, *back(slope)
 
     count = max(len(maps), len(kernels), len(slopes))
