@@ -38,9 +38,12 @@ CASES = [  # networks, images, height, width, channels, outs
 def poisoned(monkeypatch):
     """What nobody writes is no number."""
     empty = torch.Tensor.new_empty
-    monkeypatch.setattr(
-        torch.Tensor, "new_empty", lambda values, *shape, **how: empty(values, *shape, **how).fill_(float("nan"))
-    )
+
+    def filled(values, *shape, **how):
+        found = empty(values, *shape, **how)
+        return found.fill_(float("nan") if found.is_floating_point() else 2**30)
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", filled)
     monkeypatch.setattr(convolutions, "fits", lambda _: True)
 
 
@@ -167,6 +170,7 @@ def test_what_does_not_go_together_is_refused():
         lambda: direct_kernels.spread(slopes, patch_kernels.lines(kernels.transpose(1, 2)), (7, 4)),
         lambda: direct_kernels.by_kernel(slopes[:, :1], maps),
         lambda: direct_kernels.by_kernel(slopes[:2], maps),
+        lambda: direct_kernels.convolve(maps[:, :1].expand(-1, 2**20, -1, -1, -1), lines),  # more than is counted
     ):
         with pytest.raises(ValueError, match="not"):
             wrong()

@@ -138,20 +138,20 @@ def by_kernel(slope: Tensor, maps: Tensor) -> Tensor:
     found = slope.new_empty(networks, outs, TAPS * channels)
     if found.numel():
         tile, rows = summing_tile(TAPS * channels, outs), images * high * wide
+        padded = triton.cdiv(rows, tile.deep) * tile.deep
         tiles, parts = triton.cdiv(TAPS * channels, tile.along), triton.cdiv(outs, tile.across)
         with torch.cuda.device_of(slope):
             _sum_kernel[(networks * tiles * parts,)](
                 channels_first(slope.flatten(1, 3).mT[..., None]),
                 maps,
+                _corners(maps, padded),
                 found,
                 _apart(slope) // rows if rows else 0,
                 _apart(maps) // channels,
                 rows=rows,
-                height=height,
+                padded=padded,
                 width=width,
                 channels=channels,
-                high=high,
-                wide=wide,
                 outs=outs,
                 tiles=tiles,
                 parts=parts,
@@ -159,6 +159,20 @@ def by_kernel(slope: Tensor, maps: Tensor) -> Tensor:
                 precision=_precision(slope),
                 **tile.launch(),
             )
+    return found
+
+
+def _corners(maps: Tensor, padded: int) -> Tensor:
+    """For each place of the images of maps ``[k, n, h, w, c]`` the corner pixel it sees, and which it sees of 5 x 5.
+
+    ``[2, padded]``: places that there are not see none. Else every program would have to find that out again.
+    """
+    images, height, width = maps.shape[1:4]
+    found = maps.new_empty(2, padded, dtype=torch.int32)
+    if padded:
+        _corners_kernel[(triton.cdiv(padded, 2**10),)](
+            found, images, padded, height=height, width=width, size=2**10, num_warps=4
+        )
     return found
 
 
@@ -174,7 +188,8 @@ def gathering_tile(rows: int, columns: int, channels: int) -> Tile:
 def summing_tile(columns: int, outs: int) -> Tile:
     """Of a product of so many columns of patches and outs, whose terms are places of images."""
     along, across = (min(128, max(16, triton.next_power_of_2(count))) for count in (columns, outs))
-    return Tile(along, across, 32, warps=8 if along * across >= 2**14 else 4)
+    # More stages: where pixels lie is on its way before they are.
+    return Tile(along, across, 32, warps=8 if along * across >= 2**14 else 4, stages=5)
 
 
 def _together(*given: Tensor) -> tuple[int, list[Tensor]]:
@@ -183,6 +198,8 @@ def _together(*given: Tensor) -> tuple[int, list[Tensor]]:
     Raises:
         ValueError: They have different numbers of networks; a kernel would read what belongs to none.
     """
+    if any(values.ndim > 3 and values.shape[1:4].numel() > MOST_PIXELS for values in given):
+        raise ValueError(f"maps of more than {MOST_PIXELS} pixels do not fit a network")
     counts = {len(values) for values in given} - {1}
     if len(counts) > 1:
         raise ValueError(f"tensors of {sorted(counts)} networks do not go together")
@@ -298,23 +315,25 @@ def _gather(
     taps_wide: tl.constexpr = 3 - right_odd if back else 5
     blocks: tl.constexpr = (channels + deep - 1) // deep
     row = first + tl.arange(0, along)
-    exists = row < images * (high * wide)
-    image, y, x = (row // (high * wide)).to(tl.int64), row // wide % high, row % wide
+    exists, line = row < images * (high * wide), row // wide
+    image, y, x = line // high, line % high, row % wide
     top, left = y * step - before + down_odd, x * step - before + right_odd
+    sights = tl.where(exists, _sights(top, left, height, width), 0)
     out, down_second, right_second, taken = column, column * 0 + down_odd, column * 0 + right_odd, column < outs
     if joined:
         out, down_second, right_second = column % outs, column // outs // 2, column // outs % 2
         taken = column < 4 * outs
-    come, weights = maps + ((image * height + top) * width + left) * channels, lines + out * (25 * channels)
+    come = maps + ((image * height + top) * width + left).to(tl.int64) * channels
+    weights = lines + out * (25 * channels)
     total = tl.zeros((along, across), dtype=found.dtype.element_ty)
     for term in range(taps_high * taps_wide * blocks):
         tap, channel = term // blocks, term % blocks * deep + tl.arange(0, deep)
         down, right = tap // taps_wide, tap % taps_wide
-        seen = exists & (top + down >= 0) & (top + down < height) & (left + right >= 0) & (left + right < width)
-        known, line = taken, column * 0 + tap
+        seen = (sights >> (down * 5 + right)) & 1 != 0
+        known, through = taken, column * 0 + tap
         if back:
-            line_down, line_right = down_second + 4 - 2 * (down + down_odd), right_second + 4 - 2 * (right + right_odd)
-            known, line = taken & (line_down < 5) & (line_right < 5), line_down * 5 + line_right
+            tap_down, tap_right = down_second + 4 - 2 * (down + down_odd), right_second + 4 - 2 * (right + right_odd)
+            known, through = taken & (tap_down < 5) & (tap_right < 5), tap_down * 5 + tap_right
         shown_mask, weight_mask = seen[:, None], known[None, :]
         if channels % deep != 0:
             shown_mask, weight_mask = (
@@ -323,29 +342,28 @@ def _gather(
             )
         from_maps = come[:, None] + ((down * width + right) * channels + channel)[None, :]
         shown = tl.load(from_maps, mask=shown_mask, other=0.0)
-        weight = tl.load((weights + line * channels)[None, :] + channel[:, None], mask=weight_mask, other=0.0)
+        weight = tl.load((weights + through * channels)[None, :] + channel[:, None], mask=weight_mask, other=0.0)
         total = tl.dot(shown, weight, total, input_precision=precision, out_dtype=found.dtype.element_ty)
-    inside, pixel = exists[:, None] & taken[None, :], image * (tall * broad) + y * broad + x
+    inside, pixel = exists[:, None] & taken[None, :], (image * tall + y) * broad + x
     if back:
         inside &= (2 * y[:, None] + down_second[None, :] < tall) & (2 * x[:, None] + right_second[None, :] < broad)
-        pixel = image * (tall * broad) + 2 * y * broad + 2 * x
+        pixel = (image * tall + 2 * y) * broad + 2 * x
         out = (down_second * broad + right_second) * outs + out
-    tl.store(found + pixel[:, None] * outs + out[None, :], total, mask=inside)
+    tl.store(found + pixel.to(tl.int64)[:, None] * outs + out[None, :], total, mask=inside)
 
 
 @jit
 def _sum_kernel(
     slope,
     maps,
+    corners,
     found,
     slope_apart,
     maps_apart,
     rows: tl.constexpr,
-    height: tl.constexpr,
+    padded: tl.constexpr,
     width: tl.constexpr,
     channels: tl.constexpr,
-    high: tl.constexpr,
-    wide: tl.constexpr,
     outs: tl.constexpr,
     tiles: tl.constexpr,
     parts: tl.constexpr,
@@ -364,23 +382,48 @@ def _sum_kernel(
     network = (tl.program_id(0) // (tiles * parts)).to(tl.int64)
     column = tl.program_id(0) // parts % tiles * along + tl.arange(0, along)
     out = tl.program_id(0) % parts * across + tl.arange(0, across)
-    tap, channel = column // channels, column % channels
-    down, right = (tap // 5 - 2)[:, None], (tap % 5 - 2)[:, None]
+    tap, channel = tl.minimum(column // channels, 25)[:, None], (column % channels)[:, None]  # 25: that is never seen
     # Numbers that are read at once are channels of one tap, which is seen or not.
-    beside = (down * width + right) * channels + channel[:, None]
+    beside = (tap // 5 * width + tap % 5) * channels + channel
     beside = tl.max_contiguous(tl.multiple_of(beside, [even, 1]), [even, 1])
     given = maps + network * maps_apart * channels
     slopes = slope + (network * slope_apart + out)[None, :] * rows
     total = tl.zeros((along, across), dtype=found.dtype.element_ty)
-    for start in range(0, rows, deep):
+    for start in range(0, padded, deep):
         row = start + tl.arange(0, deep)
-        y, x = (row // wide % high * 2)[None, :], (row % wide * 2)[None, :]
-        pixel = ((row // (high * wide)).to(tl.int64)[None, :] * height + y) * width + x
-        seen = (column < columns)[:, None] & (row < rows)[None, :]
-        seen &= (y + down >= 0) & (y + down < height) & (x + right >= 0) & (x + right < width)
+        pixel, sights = tl.load(corners + row).to(tl.int64), tl.load(corners + padded + row)
+        seen = (sights[None, :] >> tap) & 1 != 0
         seen = tl.max_constancy(seen, [even, 1])
-        shown = tl.load(given + (pixel * channels + beside), mask=seen, other=0.0)
-        by = tl.load(slopes + row[:, None], mask=(row < rows)[:, None] & (out < outs)[None, :], other=0.0)
+        shown = tl.load(given + ((pixel * channels)[None, :] + beside), mask=seen, other=0.0)
+        taken = (row < rows)[:, None] & (out < outs)[None, :] if rows < padded else (out < outs)[None, :]
+        by = tl.load(slopes + row[:, None], mask=taken, other=0.0)
         total = tl.dot(-shown, by, total, input_precision=precision, out_dtype=found.dtype.element_ty)
     go, inside = out[None, :] * columns + column[:, None], (out < outs)[None, :] & (column < columns)[:, None]
     tl.store(found + network * (outs * columns) + go, -total, mask=inside)
+
+
+@jit
+def _corners_kernel(found, images, padded, height: tl.constexpr, width: tl.constexpr, size: tl.constexpr):
+    """Some places."""
+    high: tl.constexpr = (height + 1) // 2
+    wide: tl.constexpr = (width + 1) // 2
+    row = tl.program_id(0) * size + tl.arange(0, size)
+    line = row // wide
+    image, top, left = line // high, line % high * 2 - 2, row % wide * 2 - 2
+    sights = tl.where(image < images, _sights(top, left, height, width), 0)
+    tl.store(found + row, (image * height + top) * width + left, mask=row < padded)
+    tl.store(found + padded + row, sights, mask=row < padded)
+
+
+@jit
+def _sights(top, left, height: tl.constexpr, width: tl.constexpr):
+    """Which of 5 x 5 pixels from these corners on lie within maps, as bits: that of row i and column j is 5 i + j."""
+    down, right = _within(top, height), _within(left, width)
+    apart = (down & 1) | ((down & 2) << 4) | ((down & 4) << 8) | ((down & 8) << 12) | ((down & 16) << 16)
+    return apart * right
+
+
+@jit
+def _within(first, side: tl.constexpr):
+    """Which of 5 numbers from these on are at least 0 and below a side, as bits."""
+    return (31 >> tl.maximum(5 - side + first, 0)) & (31 << tl.maximum(-first, 0))
