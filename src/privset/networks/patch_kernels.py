@@ -2,7 +2,7 @@
 
 Nothing is computed here but where a number comes from. Torch would do the same by padding, flipping and copying along
 axes that it walks through slowly; these kernels read each number from where it lies and write in the order of memory.
-Products that need no patches in memory are in `privset.networks.direct_kernels`.
+Products that need no patches in memory are in `privset.networks.direct`.
 
 A program looks at a few images, or at the weight of one network: what it writes for an image comes from that alone.
 """

@@ -4,7 +4,7 @@ A graphics card takes that for a convolution of thousands of groups, which it is
 matrices suit it better. `torch.nn.functional.unfold`, which would cut maps into the patches for that, takes images one
 by one there, and its gradient gathers each pixel from all over memory. So it is done here, by a few operations on all
 images of all networks at once: with kernels of our own where there is Triton, otherwise with torch's operations.
-Patches of many channels are larger than all else; for many networks they are never made, see `direct_kernels`.
+Patches of many channels are larger than all else; for many networks they are never made, see `privset.networks.direct`.
 
 Its derivatives are products of patches too, and so are theirs, which a gradient penalty needs: the convolution and its
 two gradients, by the maps and by the kernel, are linear in both that they are given, and the derivatives of each of the
@@ -25,7 +25,7 @@ import torch.nn.functional as F  # noqa: N812 - the name torch's own documentati
 from torch import Tensor
 
 from privset.convolutions import channels_first
-from privset.networks import direct_kernels, patch_kernels
+from privset.networks import direct, patch_kernels
 
 KERNEL, STRIDE, PADDING = 5, 2, 2
 DIRECT = 8
@@ -57,7 +57,7 @@ class _Convolved(torch.autograd.Function):
     @staticmethod
     def forward(maps: Tensor, kernel: Tensor) -> Tensor:  # type: ignore[override]
         if _direct(maps, kernel):
-            return _of_both(direct_kernels.convolve, maps, _AXES, _lines(kernel), 2)
+            return _of_both(direct.convolve, maps, _AXES, _lines(kernel), 2)
         count, (high, wide) = maps.shape[-4], ((side + 1) // 2 for side in maps.shape[-3:-1])
         found = _products(_patches(maps), _lines(kernel).mT)
         return found.unflatten(-2, (count, high, wide))
@@ -89,7 +89,7 @@ class _ByMaps(torch.autograd.Function):
     @staticmethod
     def forward(slope: Tensor, kernel: Tensor, size: torch.Size) -> Tensor:  # type: ignore[override]
         if _direct(slope, kernel):
-            return _of_both(direct_kernels.spread, slope, _AXES, _lines(kernel.transpose(-4, -3)), 2, tuple(size))
+            return _of_both(direct.spread, slope, _AXES, _lines(kernel.transpose(-4, -3)), 2, tuple(size))
         found = _products(_patches(slope, 3, 1), _taps(kernel))
         return _pixels(found, slope.shape[-4:-1], size)
 
@@ -117,7 +117,7 @@ class _ByKernel(torch.autograd.Function):
     @staticmethod
     def forward(slope: Tensor, maps: Tensor) -> Tensor:  # type: ignore[override]
         if _direct(maps, slope):
-            found = _of_both(direct_kernels.by_kernel, slope, _AXES, maps, _AXES)
+            found = _of_both(direct.by_kernel, slope, _AXES, maps, _AXES)
         else:
             found = _products(slope.flatten(-4, -2).mT, _patches(maps))
         lines = found.reshape(-1, KERNEL, KERNEL, maps.shape[-1]).permute(0, 3, 1, 2)
@@ -180,7 +180,7 @@ def _direct(seen: Tensor, other: Tensor) -> bool:
     """Whether products with what is seen of these maps are found without patches in memory."""
     networks = next((len(values) for values in (seen, other) if values.ndim > _AXES), 1)
     pixels = seen.shape[-4:-1].numel()
-    return seen.shape[-1] >= DIRECT and direct_kernels.fits(seen, other, networks, pixels)
+    return seen.shape[-1] >= DIRECT and direct.fits(seen, other, networks, pixels)
 
 
 def _patches(maps: Tensor, side: int = KERNEL, step: int = STRIDE) -> Tensor:

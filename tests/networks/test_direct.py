@@ -16,7 +16,7 @@ from tests.networks.test_patches import (
 from torch.func import vjp, vmap
 
 from privset import convolutions
-from privset.networks import direct_kernels, patch_kernels, patches
+from privset.networks import direct, patch_kernels, patches
 from privset.networks.patches import convolved_by_products
 from privset.networks.precision import tensor_cores
 
@@ -50,13 +50,13 @@ def poisoned(monkeypatch):
 @pytest.fixture(params=[0, 2**10], ids=["apart", "joined"])
 def joined(request, monkeypatch):
     """Each of 2 x 2 pixels by itself, or all four together."""
-    monkeypatch.setattr(direct_kernels, "MOST_JOINED", request.param)
+    monkeypatch.setattr(direct, "MOST_JOINED", request.param)
 
 
 @pytest.fixture
 def direct_everywhere(monkeypatch):
     monkeypatch.setattr(patches, "DIRECT", 1)
-    monkeypatch.setattr(direct_kernels, "fits", lambda *_: True)
+    monkeypatch.setattr(direct, "fits", lambda *_: True)
     monkeypatch.setattr(patch_kernels, "fits", lambda _: True)
     monkeypatch.setattr(patch_kernels, "patches", lambda *_: pytest.fail("patches were put into memory"))
 
@@ -90,9 +90,9 @@ def expected(maps, kernels, slopes):
 def by_kernels(maps, kernels, slopes):
     """All three by our kernels."""
     channels = maps.shape[-1]
-    by_kernel = direct_kernels.by_kernel(slopes, maps).unflatten(-1, (5, 5, channels)).permute(0, 1, 4, 2, 3)
-    by_maps = direct_kernels.spread(slopes, patch_kernels.lines(kernels.transpose(1, 2)), tuple(maps.shape[2:4]))
-    return direct_kernels.convolve(maps, patch_kernels.lines(kernels)), by_maps, by_kernel
+    by_kernel = direct.by_kernel(slopes, maps).unflatten(-1, (5, 5, channels)).permute(0, 1, 4, 2, 3)
+    by_maps = direct.spread(slopes, patch_kernels.lines(kernels.transpose(1, 2)), tuple(maps.shape[2:4]))
+    return direct.convolve(maps, patch_kernels.lines(kernels)), by_maps, by_kernel
 
 
 def assert_alike(found, wanted):
@@ -165,12 +165,12 @@ def test_what_does_not_go_together_is_refused():
     maps, kernels, slopes = given((3, 2, 5, 4, 5, 6))
     lines = patch_kernels.lines(kernels)
     for wrong in (
-        lambda: direct_kernels.convolve(maps, lines[:2]),
-        lambda: direct_kernels.convolve(maps, lines[:, :, 1:]),
-        lambda: direct_kernels.spread(slopes, patch_kernels.lines(kernels.transpose(1, 2)), (7, 4)),
-        lambda: direct_kernels.by_kernel(slopes[:, :1], maps),
-        lambda: direct_kernels.by_kernel(slopes[:2], maps),
-        lambda: direct_kernels.convolve(maps[:, :1].expand(-1, 2**20, -1, -1, -1), lines),  # more than is counted
+        lambda: direct.convolve(maps, lines[:2]),
+        lambda: direct.convolve(maps, lines[:, :, 1:]),
+        lambda: direct.spread(slopes, patch_kernels.lines(kernels.transpose(1, 2)), (7, 4)),
+        lambda: direct.by_kernel(slopes[:, :1], maps),
+        lambda: direct.by_kernel(slopes[:2], maps),
+        lambda: direct.convolve(maps[:, :1].expand(-1, 2**20, -1, -1, -1), lines),  # more than is counted
     ):
         with pytest.raises(ValueError, match="not"):
             wrong()
@@ -211,7 +211,7 @@ class OnACard(torch.Tensor):
 
 
 def test_they_are_used_for_many_networks_of_many_channels_that_may_be_rounded(monkeypatch):
-    monkeypatch.setattr(direct_kernels, "AVAILABLE", True)
+    monkeypatch.setattr(direct, "AVAILABLE", True)
     maps, kernels = torch.zeros(20, 2, 4, 4, 8).as_subclass(OnACard), torch.zeros(20, 3, 8, 5, 5)
     assert not patches._direct(maps, kernels)  # products in full precision are left to the library
     with tensor_cores(torch.device("cuda")):
