@@ -4,7 +4,7 @@ A graphics card takes that for a convolution of thousands of groups, which it is
 matrices suit it better. `torch.nn.functional.unfold`, which would cut maps into the patches for that, takes images one
 by one there, and its gradient gathers each pixel from all over memory. So it is done here, by a few operations on all
 images of all networks at once: with kernels of our own where there is Triton, otherwise with torch's operations.
-Patches of many channels are larger than all else; for many networks they are never made, see `privset.networks.direct`.
+Patches of many channels are larger than all else; `privset.networks.direct` does without them (`DIRECT`).
 
 Its derivatives are products of patches too, and so are theirs, which a gradient penalty needs: the convolution and its
 two gradients, by the maps and by the kernel, are linear in both that they are given, and the derivatives of each of the
@@ -17,6 +17,7 @@ axis alone: what comes out at a place along it is made of what came in there, an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -28,8 +29,9 @@ from privset.convolutions import channels_first
 from privset.networks import direct, patch_kernels
 
 KERNEL, STRIDE, PADDING = 5, 2, 2
-DIRECT = 8
-"""Fewest channels of maps whose patches are not put into memory; of fewer, they are small."""
+DIRECT = math.inf
+"""Fewest channels of maps whose patches are not put into memory. None so far: the kernels for that have not run on a
+card yet, and what was not timed is not used. `benchmarks/critics.py` times both; 8 is what they are made for."""
 
 
 def convolved(maps: Tensor, kernel: Tensor) -> Tensor:
