@@ -37,7 +37,7 @@ class EvaluateArguments:
     classifier: str = "convnet"
     """The network to train; see `privset methods`."""
     recipe: str = "paper"
-    """How to train it: paper (as the code that came with it), quick, stated (as its text), plain, or long."""
+    """How to train it: paper (as the code that came with it), quick, stated (as its text), plain, float32, or long."""
     runs: int = 3
     """How many networks, each from its own initial weights."""
     seed: int = 0
