@@ -122,7 +122,7 @@ def test_the_adam_of_a_critic_is_that_of_torch(monkeypatch):
     images, labels = torch.randn(4, 1, 8, 8), torch.tensor([0, 1, 1, 0])
     given = [{name: torch.randn(state[name].shape) for name in lessons._critic.shapes} for _ in range(4)]
     for number, slopes in enumerate(given):
-        monkeypatch.setattr(lessons_of_critics, "grad", lambda _, slopes=slopes: lambda _: slopes)
+        monkeypatch.setattr(lessons, "_slopes", lambda *_, slopes=slopes: slopes)
         public = {"pool": images[:2, None], "taken": torch.tensor(float(number))}
         before = {name: value.clone() for name, value in lessons._critic.directions(state).items()}
         state = lessons.learn(state, images, labels, public)
@@ -190,13 +190,13 @@ def test_the_generator_follows_the_answers(shallow):
 @pytest.mark.parametrize("published", [False, True])
 def test_critics_are_shown_pixels_where_that_was_published(monkeypatch, published):
     facts, seen = facts_for(40), []
-    scores = Critic.scores
+    look = Critic.look
 
-    def watched(self, normed, images, labels):
+    def watched(self, state, stretches, images, labels):
         seen.append(images)
-        return scores(self, normed, images, labels)
+        return look(self, state, stretches, images, labels)
 
-    monkeypatch.setattr(Critic, "scores", watched)
+    monkeypatch.setattr(Critic, "look", watched)
     lessons = Lessons(dataclasses.replace(TINY["gs-wgan"], published_critics=published), facts)
     state = {name: value[0] for name, value in lessons.begin(0, range(1)).items()}
     assert (float(state["classes"].std()) == pytest.approx(1, abs=0.3)) == published
@@ -204,7 +204,8 @@ def test_critics_are_shown_pixels_where_that_was_published(monkeypatch, publishe
     public = {"pool": torch.rand(3, 4, 1, 8, 8), "taken": torch.zeros(())}
     lessons.learn(state, normalise(pixels, facts), torch.tensor([0, 1, 2]), public)
     torch.testing.assert_close(seen[0][:3], pixels / 255 if published else normalise(pixels, facts))
-    assert len(seen) == 2  # records and images together, and what lies between them
+    assert len(seen) == 1  # records, images and what lies between them, together
+    assert len(seen[0]) == 9
 
 
 def test_lessons_may_be_far_between():

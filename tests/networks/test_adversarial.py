@@ -6,12 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from tests.conftest import facts_for
-from torch.func import grad, vmap
 
-from privset.networks import critics
 from privset.networks.critics import Critic
 from privset.networks.linear import LinearGenerator
-from privset.networks.patches import convolved, convolved_by_products
 from privset.networks.residual import ResidualGenerator, draw_bits, pixel_norm
 from privset.networks.transposed import TransposedGenerator, draw_uniform_codes
 
@@ -105,28 +102,6 @@ def test_power_steps_bring_every_weight_to_stretch_by_one():
     state = {name: value[0] for name, value in critic.first_weights([1]).items()}
     for _ in range(200):
         state |= critic.followed(state)
-    from privset.networks.critics import _DIRECTION, _divided
-
-    for name in ("conv 0", "conv 2", "linear", "classes"):
-        normed = _divided(state[name], state[_DIRECTION + name]).flatten(1)
+    for name, stretch in critic.stretches(state).items():
+        normed = stretch.divided(state[name]).flatten(1)
         assert float(torch.linalg.matrix_norm(normed, 2)) == pytest.approx(1.0, rel=1e-3)
-
-
-@pytest.mark.parametrize("convolve", [convolved, convolved_by_products])
-def test_critics_side_by_side_say_what_each_says_alone_and_their_slopes_can_be_penalised(convolve, monkeypatch):
-    monkeypatch.setattr(critics, "convolved", convolve)  # as on a processor, and as on a card
-    critic = Critic(facts_for(40, classes=2), width=2)
-    states = critic.first_weights([0, 1, 2])
-    images, labels = torch.randn(5, 1, 8, 8), torch.tensor([0, 1, 0, 1, 1])
-
-    def penalty(state):
-        slopes = grad(lambda x: critic(state, x, labels).sum())(images)
-        return slopes.square().sum() + critic(state, images, labels).square().sum()
-
-    together = vmap(penalty)(states)
-    slopes = vmap(grad(penalty))(states)["conv 1"]
-    for number in range(3):
-        alone = {name: value[number] for name, value in states.items()}
-        assert float(penalty(alone)) == pytest.approx(float(together[number]), rel=1e-4)
-        assert torch.allclose(grad(penalty)(alone)["conv 1"], slopes[number], atol=1e-4)
-    assert not torch.equal(states["conv 0"][0], states["conv 0"][1])

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.func import grad
 
 from privset.facts import PublicFacts, scale
 from privset.methods.descent import step_of_adam
+from privset.networks.critic_slopes import penalty_slope
 from privset.networks.critics import Critic
 from privset.networks.precision import tensor_cores
 from privset.privacy.wards import Public, State
@@ -56,23 +56,35 @@ class Lessons:
         fakes = pool[labels, drawn]
         between = torch.lerp(fakes, images, torch.rand(len(labels), 1, 1, 1, device=images.device))
 
-        def loss(weights: State) -> Tensor:
-            normed = critic.normed(state | weights)
-            real, fake = critic.scores(normed, torch.cat([images, fakes]), labels.repeat(2)).chunk(2)
-            slopes = grad(lambda x: critic.scores(normed, x, labels).sum())(between)
-            steepness = (slopes.flatten(1).square().sum(1) + 1e-12).sqrt()
-            return (
-                fake.mean() - real.mean() + _PENALTY * (steepness - 1).square().mean() + _DRIFT * real.square().mean()
-            )
-
         with tensor_cores(images.device):
-            slopes = grad(loss)(critic.parameters(state))
+            slopes = self._slopes(state, images, fakes, between, labels)
         weights, means, squares = ([state[kind + name] for name in slopes] for kind in ("", "mean of ", "square of "))
         down = list(slopes.values())
         step_of_adam(weights, means, squares, down, taken=public["taken"], rate=self._rate, betas=_BETAS)
         return state | critic.followed(state)
 
+    def _slopes(self, state: State, images: Tensor, fakes: Tensor, between: Tensor, labels: Tensor) -> State:
+        """The gradient by a critic's weights of WGAN-GP's loss.
+
+        That is the mean score of fakes, less that of images, and a little of the mean square of the latter; and the
+        penalty for slopes by what lies between them whose length is not 1.
+        """
+        stretches, count = self._critic.stretches(state), len(images)
+        look = self._critic.look(state, stretches, torch.cat([images, fakes, between]), labels.repeat(3))
+        by_images = (2 * _DRIFT * look.scores[:count] - 1) / count
+        others = torch.ones(2 * count, device=images.device, dtype=images.dtype)
+        by_scores = torch.cat([by_images, others[:count] / count, others[count:]])
+        slopes = look.back(by_scores)
+        pushed = penalty_slope(look.by_images(slopes[0][2 * count :]), _PENALTY)
+        found = look.by_weights(by_scores, slopes, pushed)
+        return {
+            name: stretches[name].by_weight(state[name], found[name]) if name in stretches else found[name]
+            for name in self._critic.shapes
+        }
+
     def say(self, state: State, public: Public) -> Tensor:
         """The gradient ``[m, c, h, w]`` down which the fakes would look more real to this critic."""
-        with tensor_cores(public["fakes"].device):
-            return grad(lambda x: -self._critic(state, x, public["labels"]).sum())(public["fakes"])
+        fakes = public["fakes"]
+        with tensor_cores(fakes.device):
+            look = self._critic.look(state, self._critic.stretches(state), fakes, public["labels"])
+            return look.by_images(look.back(-torch.ones_like(look.scores))[0])

@@ -16,9 +16,8 @@ import torch.nn.functional as F  # noqa: N812 - the name torch's own documentati
 from torch import Tensor
 
 from privset.facts import PublicFacts
-from privset.networks.patches import KERNEL, convolved
-
-Weights = dict[str, Tensor]
+from privset.networks.critic_slopes import Layer, Look, Stretch, Weights
+from privset.networks.patches import KERNEL
 
 _DIRECTION = "direction of "
 
@@ -38,17 +37,17 @@ class Critic:
         channels, height, breadth = facts.shape
         self.shapes: dict[str, tuple[int, ...]]
         if dense:
-            self._layers, features = 0, width
+            features, self._layers = width, [Layer("dense", "bias of dense", dense=True)]
             self.shapes = {"dense": (width, channels * height * breadth), "bias of dense": (width,)}
         else:
-            self._layers = 3
-            for _ in range(self._layers):
+            self._layers = [Layer(f"conv {k}", f"bias {k}", dense=False) for k in range(3)]
+            for _ in self._layers:
                 height, breadth = (height + 1) // 2, (breadth + 1) // 2
             widths = (channels, width, 2 * width, 4 * width)
             features = widths[-1] * height * breadth
             self.shapes = {
-                **{f"conv {k}": (widths[k + 1], widths[k], KERNEL, KERNEL) for k in range(self._layers)},
-                **{f"bias {k}": (widths[k + 1],) for k in range(self._layers)},
+                **{f"conv {k}": (widths[k + 1], widths[k], KERNEL, KERNEL) for k in range(3)},
+                **{f"bias {k}": (widths[k + 1],) for k in range(3)},
             }
         self.shapes |= {
             "linear": (1, features),
@@ -93,29 +92,24 @@ class Critic:
         """Of all that is kept of a critic, what spectral norm remembers."""
         return {name: value for name, value in state.items() if name.startswith(_DIRECTION)}
 
-    def normed(self, state: Weights) -> Weights:
-        """The weights of one critic, divided by their largest stretch."""
+    def stretches(self, state: Weights) -> dict[str, Stretch]:
+        """How far each weight of one critic stretches what it is given."""
         return {
-            name: _divided(state[name], state[_DIRECTION + name]) if len(shape) > 1 else state[name]
+            name: _stretch(state[name], state[_DIRECTION + name])
             for name, shape in self.shapes.items()
+            if len(shape) > 1
         }
+
+    def look(self, state: Weights, stretches: dict[str, Stretch], images: Tensor, labels: Tensor) -> Look:
+        """What one critic sees in images ``[n, c, h, w]`` of these classes ``[n]``."""
+        normed = {
+            name: stretches[name].divided(state[name]) if name in stretches else state[name] for name in self.shapes
+        }
+        return Look(self._layers, normed, images, labels)
 
     def __call__(self, state: Weights, images: Tensor, labels: Tensor) -> Tensor:
         """Of one critic: how real images ``[n, c, h, w]`` of these classes ``[n]`` look to it ``[n]``."""
-        return self.scores(self.normed(state), images, labels)
-
-    def scores(self, normed: Weights, images: Tensor, labels: Tensor) -> Tensor:
-        """The same of `normed` weights, for who asks several times."""
-        maps = images
-        for k in range(self._layers):
-            maps = F.relu(convolved(maps, normed[f"conv {k}"]) + normed[f"bias {k}"][:, None, None])
-        features = maps.flatten(1)
-        if not self._layers:
-            features = F.relu(features @ normed["dense"].T + normed["bias of dense"])
-        # Not `one_hot`, which looks at its labels, and so cannot be evaluated side by side.
-        belongs = (labels[:, None] == torch.arange(len(normed["classes"]), device=labels.device)).to(features.dtype)
-        alike = (belongs @ normed["classes"] * features).sum(1)
-        return (features @ normed["linear"].T)[:, 0] + normed["bias"] + alike
+        return self.look(state, self.stretches(state), images, labels).scores
 
 
 def _fed_like(name: str) -> str:
@@ -130,6 +124,6 @@ def _power(weight: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:
     return F.normalize(table @ back, dim=0), back
 
 
-def _divided(weight: Tensor, along: Tensor) -> Tensor:
+def _stretch(weight: Tensor, along: Tensor) -> Stretch:
     out, back = _power(weight, along)
-    return weight / (out @ weight.flatten(1) @ back)
+    return Stretch(out, back, out @ weight.flatten(1) @ back)

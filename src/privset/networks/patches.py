@@ -18,12 +18,13 @@ axis alone: what comes out at a place along it is made of what came in there, an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor
+from torch.nn.grad import conv2d_input, conv2d_weight
 
 from privset.convolutions import channels_first
 from privset.networks import direct, patch_kernels
@@ -44,6 +45,32 @@ def convolved(maps: Tensor, kernel: Tensor) -> Tensor:
 def convolved_by_products(maps: Tensor, kernel: Tensor) -> Tensor:
     """As `convolved`; channels of a pixel lie side by side in memory afterwards, and are best given so."""
     return _Convolved.apply(maps.permute(0, 2, 3, 1), kernel).permute(0, 3, 1, 2)
+
+
+def by_maps(slope: Tensor, kernel: Tensor, size: Sequence[int]) -> Tensor:
+    """From the slope by what `convolved` gave, ``[n, m, h / 2, w / 2]``, that by maps of this size ``[n, c, h, w]``."""
+    if slope.is_cuda:
+        return by_maps_by_products(slope, kernel, size)
+    shape = (len(slope), kernel.shape[1], *size)
+    return conv2d_input(shape, kernel, slope, stride=STRIDE, padding=PADDING)
+
+
+def by_maps_by_products(slope: Tensor, kernel: Tensor, size: Sequence[int]) -> Tensor:
+    """As `by_maps`, as on a card."""
+    return _ByMaps.apply(slope.permute(0, 2, 3, 1), kernel, torch.Size(size)).permute(0, 3, 1, 2)
+
+
+def by_kernel(slope: Tensor, maps: Tensor) -> Tensor:
+    """From the slope by what `convolved` gave, ``[n, m, h / 2, w / 2]``, that by the kernel ``[m, c, 5, 5]``."""
+    if slope.is_cuda:
+        return by_kernel_by_products(slope, maps)
+    shape = (slope.shape[1], maps.shape[1], KERNEL, KERNEL)
+    return conv2d_weight(maps, shape, slope, stride=STRIDE, padding=PADDING)
+
+
+def by_kernel_by_products(slope: Tensor, maps: Tensor) -> Tensor:
+    """As `by_kernel`, as on a card."""
+    return _ByKernel.apply(slope.permute(0, 2, 3, 1), maps.permute(0, 2, 3, 1))
 
 
 def patches(maps: Tensor, side: int = KERNEL, step: int = STRIDE) -> Tensor:
