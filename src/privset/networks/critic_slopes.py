@@ -1,8 +1,8 @@
 """What a critic sees in images, and how its weights change that: the gradients of WGAN-GP, written out.
 
 The penalty is on the length of a score's slope by an image, so what a critic learns from it is a derivative of a
-derivative. Left to automatic differentiation, for many critics side by side, that is some ten thousand operations, and
-each layer is gone through five times more often than it need be. But between the bends of its ReLUs a critic is linear
+derivative. Left to automatic differentiation, for many critics side by side, a step is thousands of small operations,
+and takes each layer twice as often as it need. But between the bends of its ReLUs a critic is linear
 in its images and in each of its weights: the slope is a product of all of them, and no bends are left in it. So what is
 penalised is sent forwards through the same layers, without their biases, and meets the slopes on their way back.
 """
