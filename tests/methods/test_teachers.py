@@ -312,3 +312,45 @@ def test_each_network_needs_a_record_of_its_own(method, what):
     with pytest.raises(ConfigError, match=f"{what} must be at most 100, the number of records, not 101"):
         method(method.config_type(**{what: 101, "steps": 2})).plan(facts, budget)
     method(method.config_type(**{what: 100, "steps": 2})).plan(facts, budget)
+
+
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("kind", [GPateConfig, DataLensConfig])
+def test_all_that_is_generated_in_a_step_has_the_same_codes_where_that_was_published(kind, same):
+    name = "g-pate" if kind is GPateConfig else "datalens"
+    assert kind.paper().same_codes == (kind is GPateConfig)
+    assert not kind.standard().same_codes
+    config = dataclasses.replace(TINY[name], same_codes=same, pretraining=1, teacher_steps=2, steps=2, images=4)
+    method, shown, asked = METHODS[name](config), [], []
+
+    class Watched(Curator):
+        def teach(self, wards, learn, public, *, which=None):
+            shown.append(public["made"].clone())
+            super().teach(wards, learn, public, which=which)
+
+        def votes_together(self, questions, wards, say, public):
+            asked.append((public["pixels"].clone(), public["labels"].clone()))
+            return super().votes_together(questions, wards, say, public)
+
+    budget = PrivacyBudget(epsilon=50.0)
+    method.run(Watched(records_for(FACTS), FACTS, Ledger(budget), seeded_noise(0)), method.plan(FACTS, budget))
+
+    first, *others = shown
+    assert [torch.equal(first, other) for other in others[:2]] == [same, same]  # the generator has not learned yet
+    assert not torch.allclose(first, others[2])
+    assert torch.equal(others[2], others[3]) == same
+
+
+def test_the_same_codes_are_those_of_every_class_and_of_the_question():
+    config = dataclasses.replace(TINY["g-pate"], same_codes=True, batch_size=3, images=5, code=2)
+    method, random = METHODS["g-pate"](config), torch.Generator().manual_seed(0)
+    generator = method._form.build(FACTS, seed=0)
+
+    codes, later = (method._codes(generator, 3, random) for _ in range(2))
+
+    lessons, question = codes(torch.arange(3).repeat_interleave(3), 3), codes(torch.tensor([2, 0, 1, 1, 2]), 5)
+    assert torch.equal(lessons[:, :2].view(3, 3, 2), question[:3, :2].expand(3, 3, 2))
+    assert torch.equal(lessons[:, 2:].argmax(1), torch.arange(3).repeat_interleave(3))
+    assert question[:, 2:].argmax(1).tolist() == [2, 0, 1, 1, 2]
+    assert len(question[:, :2].unique(dim=0)) == 5
+    assert not torch.equal(later(torch.tensor([2, 0, 1, 1, 2]), 5), question)

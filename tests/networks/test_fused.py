@@ -175,23 +175,33 @@ def test_a_residual_network_has_no_plain_norm_left_and_only_its_first_convolutio
     assert all(block.alone for block in blocks)
 
 
-def test_a_convnet_alone_is_learned_with_in_half_width_and_keeps_its_direction() -> None:
+@pytest.mark.parametrize(("name", "least", "most"), [("convnet", 0.001, 0.1), ("vgg11", 0.2, 2.0)])
+def test_in_half_width_a_convnet_keeps_its_direction_and_a_deep_network_does_not(
+    name: str, least: float, most: float
+) -> None:
     shape, random = (1, 28, 28), torch.Generator().manual_seed(0)
-    assert not any(halves(kind(shape, 10)) for kind in (MLP, LeNet, AlexNet, VGG11, ResNet18))
-    network = build("convnet", facts_for(10, classes=10, side=28), seed=0)
-    assert halves(network)
-    images, labels = torch.rand(32, *shape, generator=random), torch.arange(32) % 10
+    network = build(name, facts_for(10, classes=10, side=28), seed=0)
+    assert halves(network) == (name == "convnet")
+    images, labels = torch.rand(16, *shape, generator=random), torch.arange(16) % 10
     quick, weights, found = fused_for_a_card(network), list(network.parameters()), []
 
     for half in (False, True):
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
-            loss = F.cross_entropy(quick(images), labels)
+            logits = quick(images)
+        assert logits.dtype == torch.float32  # the head is not of half width
+        loss = F.cross_entropy(logits, labels)
         slopes = torch.autograd.grad(loss, weights, allow_unused=True)
         found.append(torch.cat([slope.flatten() for slope in slopes if slope is not None]))
 
     exact, halved = found
     assert halved.dtype == torch.float32
-    assert 0 < (halved - exact).norm() < 0.1 * exact.norm()
+    assert least < (halved - exact).norm() / exact.norm() < most
+
+
+def test_only_wide_convnets_are_learned_with_in_half_width() -> None:
+    shape = (1, 28, 28)
+    assert not any(halves(kind(shape, 10)) for kind in (MLP, LeNet, AlexNet, VGG11, ResNet18))
+    assert [halves(ConvNet(shape, 10, width=width)) for width in (63, 64)] == [False, True]
 
 
 def test_a_bias_of_the_convolution_would_make_no_difference() -> None:

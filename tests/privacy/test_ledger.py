@@ -1,3 +1,5 @@
+import errno
+import io
 import json
 import os
 
@@ -99,6 +101,95 @@ def test_several_charges_of_a_run_that_goes_on_are_taken_from_those_on_file_and_
     assert ledger.events == read(path)[1] == merge([EVENT] * 2 + [OTHER] * 2)
     ledger.charge(OTHER, EVENT)
     assert ledger.events == read(path)[1] == merge([EVENT] * 3 + [OTHER] * 3)
+
+
+class _FullDisk(io.StringIO):
+    """Takes some characters of what is written, and no more."""
+
+    def __init__(self, file, room):
+        super().__init__()
+        self._file, self._room = file, room
+
+    def write(self, text):
+        self._file.write(text[: self._room])
+        self._file.flush()
+        if len(text) > self._room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self._room -= len(text)
+        return len(text)
+
+    def fileno(self):
+        return self._file.fileno()
+
+    def __exit__(self, *error):
+        self._file.close()
+
+
+@pytest.mark.parametrize("room", [5, 150, 300])
+@pytest.mark.parametrize("first", [True, False])
+def test_what_a_full_disk_took_of_several_charges_is_taken_back(tmp_path, monkeypatch, first, room):
+    path, ledger, real = tmp_path / "ledger.jsonl", None, open
+    ledger = Ledger(BUDGET, path)
+    if not first:
+        ledger.charge(OTHER)
+    before = None if first else path.read_bytes()
+    monkeypatch.setattr(
+        "builtins.open",
+        lambda name, how="r", **more: (
+            _FullDisk(real(name, how, **more), room) if how in "xa" else real(name, how, **more)
+        ),
+    )
+    with pytest.raises(BudgetError, match=r"cannot be written \(No space left on device\); nothing was answered"):
+        ledger.charge(EVENT, EVENT, EVENT)
+    monkeypatch.undo()
+
+    assert (path.read_bytes() if path.exists() else None) == before
+    ledger.charge(EVENT)
+    assert read(path)[1] == ledger.events == merge([EVENT] if first else [OTHER, EVENT])
+
+
+def test_a_ledger_that_cannot_be_mended_takes_no_more_charges(tmp_path, monkeypatch):
+    path, real = tmp_path / "ledger.jsonl", open
+    ledger = Ledger(BUDGET, path)
+    ledger.charge(OTHER)
+
+    def failing(name, how="r", **more):
+        if how == "r+b":
+            raise OSError(errno.EIO, "Input/output error")
+        return _FullDisk(real(name, how, **more), 20) if how == "a" else real(name, how, **more)
+
+    monkeypatch.setattr("builtins.open", failing)
+    with pytest.raises(BudgetError, match="nothing was answered"):
+        ledger.charge(EVENT)
+    monkeypatch.undo()
+    with pytest.raises(BudgetError, match="an earlier charge was written in part; nothing is answered any more"):
+        ledger.charge(EVENT)
+
+
+def test_a_file_that_another_run_made_is_left_alone_where_a_first_charge_fails(tmp_path, monkeypatch):
+    path, real = tmp_path / "ledger.jsonl", open
+    path.write_text("another's")
+
+    def failing(name, how="r", **more):
+        if how == "x":
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(name, how, **more)
+
+    monkeypatch.setattr("builtins.open", failing)
+    with pytest.raises(BudgetError, match="Too many open files"):
+        Ledger(BUDGET, path).charge(EVENT)
+    monkeypatch.undo()
+    assert path.read_text() == "another's"
+
+
+def test_a_ledger_that_was_removed_is_not_begun_again(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(BUDGET, path)
+    ledger.charge(EVENT)
+    path.unlink()
+    with pytest.raises(BudgetError, match="cannot be written"):
+        ledger.charge(OTHER)
+    assert not path.exists()
 
 
 def test_the_accountant_of_the_budget_decides(tmp_path):

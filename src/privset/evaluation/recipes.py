@@ -50,8 +50,8 @@ class Recipe:
         rotate: Whether rotating is among these changes.
         mixup: Whether images are shown as mixtures of two, with their labels mixed alike (Zhang et al. 2018).
         cosine: Whether the learning rate falls along a cosine instead, and the momentum never.
-        half_width: Whether a graphics card keeps the maps of a ConvNet in bfloat16, half the bits of float32; all that
-            is learned, and all sums, are float32. On a processor, and for other networks, it changes nothing.
+        half_width: Whether a graphics card keeps the maps of a ConvNet in bfloat16, half the bits of float32; weights
+            are float32, and so are sums before they are rounded. Elsewhere, and for other networks, nothing changes.
     """
 
     name: str

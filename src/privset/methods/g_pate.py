@@ -59,6 +59,7 @@ class GPateConfig(TeacherConfig):
             batch_size=batch,
             images=batch,
             code=code,
+            same_codes=True,
             steps=1000 if math.isinf(epsilon) else None,
             sigma=None if math.isinf(epsilon) else sigma,
             check=check,

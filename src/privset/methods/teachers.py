@@ -35,6 +35,7 @@ from privset.methods.settings import (
 )
 from privset.networks.adversaries import ConditionalDiscriminator
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
+from privset.networks.generators import ConditionalGenerator
 from privset.networks.precision import tensor_cores
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, VotesQuestion, Wards, calibrate, spend
@@ -50,6 +51,8 @@ _MOST_STEPS = 100_000
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TeacherConfig(SetConfig):
     """Settings of a generator that learns from teachers."""
+
+    earlier: ClassVar = {"same_codes": False}
 
     teachers: int | None = None
     """Discriminators, each with a shard of the records; None is one for every 15 records."""
@@ -87,6 +90,9 @@ class TeacherConfig(SetConfig):
     label_weight: float = 1.0
     """What a label is multiplied by where it is given to a layer of a teacher; published is 1. More has teachers tell
     classes apart sooner."""
+    same_codes: bool = False
+    """Whether all that is generated in a step has the same codes, as published: for each lesson of the teachers, each
+    class and the question; if not, each has its own. The first step's are those of pretraining, too."""
     publish_generator: bool = True
     """Whether the generator is published with the set, so that `privset sample` can draw more images from it."""
 
@@ -111,6 +117,8 @@ class TeacherConfig(SetConfig):
 
 
 Config = TypeVar("Config", bound=TeacherConfig)
+Codes = Callable[[Tensor, int], Tensor]
+"""(labels [n], how many of them follow each other before codes may come again) -> codes [n, length + classes]."""
 Moves = Callable[[Tensor, Tensor], Tensor]
 """(generated pixels [n, c, h, w], labels [n]) -> how each should change, of noisy answers."""
 
@@ -195,6 +203,20 @@ class TeacherMethod(SetMethod[Config]):
             low, high = (middle, high) if cost(middle) <= budget.epsilon else (low, middle - 1)
         return low
 
+    def _codes(self, generator: ConditionalGenerator, classes: int, random: torch.Generator) -> Codes:
+        """Where the codes of one step come from."""
+        config = self.config
+        if not config.same_codes:
+            return lambda labels, _: generator.draw(labels, random)
+        some = torch.zeros(max(config.batch_size, config.images), dtype=torch.int64)
+        numbers = generator.draw(some, random)[:, : config.code]
+
+        def codes(labels: Tensor, each: int) -> Tensor:
+            marks = F.one_hot(labels, classes).to(numbers.dtype)
+            return torch.cat([numbers[:each].repeat(len(labels) // each, 1), marks], dim=1)
+
+        return codes
+
     def _synthesise(self, curator: Curator, plan: Plan, execution: Execution, observer: Observer) -> Synthesis:
         config, facts, classes = self.config, plan.facts, len(plan.facts.classes)
         device, random = torch.device(execution.device), torch.Generator().manual_seed(config.seed)
@@ -206,16 +228,13 @@ class TeacherMethod(SetMethod[Config]):
         begin, learn = teaching(config, facts, teacher_seed, device)
         wards = curator.appoint(config.teachers_for(facts), begin, batch_size=config.batch_size)
         moves, steps = self._moves(curator, plan, wards, random), plan.events[0].count
-        taken = torch.zeros((), device=device)
-
-        def codes(labels: Tensor) -> Tensor:
-            return sent(generator.draw(labels, random), device)
+        taken, codes = torch.zeros((), device=device), self._codes(generator, classes, random)
 
         def teach() -> None:
             # Images of every class, for teachers to take those of their own records' classes.
             labels = torch.arange(classes).repeat_interleave(config.batch_size)
             with torch.no_grad():
-                made = generator(codes(labels))
+                made = generator(sent(codes(labels, config.batch_size), device))
             made = made.view(classes, config.batch_size, *facts.shape)
             curator.teach(wards, learn, {"made": made, "taken": taken})
             taken.add_(1)
@@ -234,12 +253,13 @@ class TeacherMethod(SetMethod[Config]):
             for _ in range(config.teacher_steps):
                 teach()
             labels = even_labels(config.images, classes, random)
-            asked = codes(labels)
+            asked = sent(codes(labels, config.images), device)
             pixels = generator(asked)
             target = pixels.detach() + moves(pixels.detach(), sent(labels, device))
             adam.step(torch.autograd.grad((target - pixels).square().sum(), weights))
             for _ in range(config.generator_steps - 1):  # of an answer that is paid for
                 adam.step(torch.autograd.grad((target - generator(asked)).square().sum(), weights))
+            codes = self._codes(generator, classes, random)
             observer.step()
             observer.show(look)
         labels = torch.arange(classes).repeat_interleave(config.per_class)

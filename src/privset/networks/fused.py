@@ -27,7 +27,7 @@ from privset.networks.deep_classifiers import VGG11, ResidualBlock, ResNet18
 from privset.networks.geometry import Size
 
 WIDE = 64
-"""Maps from which on a convolution is a product of matrices that is worth it in bfloat16."""
+"""Maps from which on a convolution is taken as a product of large matrices."""
 
 
 def norm_relu_pool(
@@ -147,8 +147,8 @@ def fused_for_a_card(network: nn.Module) -> nn.Module:
 def halves(network: nn.Module) -> bool:
     """Whether to keep the maps of a network in half as many bits while it learns: of a wide ConvNet.
 
-    Narrow ones would not be faster. Deep ones would lose the direction they learn in: norms of maps of few pixels
-    magnify what was rounded, layer by layer.
+    Deep ones are left alone: norms of maps of few pixels magnify what was rounded, layer by layer, and their gradients
+    would point elsewhere (a test has an example).
 
     >>> halves(ConvNet((1, 28, 28), 10)), halves(ConvNet((1, 28, 28), 10, width=32))
     (True, False)

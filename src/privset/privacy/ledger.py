@@ -43,6 +43,7 @@ class Ledger:
         self._observer = observer or Observer()  # told what is spent: a function of the charges, not of a record
         self._events: tuple[GaussianEvent, ...] = ()
         self._carried: dict[GaussianEvent, int] = {}
+        self._damaged = False
 
     @classmethod
     def reopened(cls, budget: PrivacyBudget, path: Path, observer: Observer | None = None) -> Ledger:
@@ -76,7 +77,13 @@ class Ledger:
         return self._events
 
     def charge(self, *events: GaussianEvent) -> None:
-        """Record the events durably, each in a line of its own, or raise `BudgetExceeded` and record none of them."""
+        """Record the events durably, each in a line of its own, or raise `BudgetExceeded` and record none of them.
+
+        Where they cannot be written, what was written of them is taken back; if that fails too, no charge is taken any
+        more. A crash in between may leave some of them on file: too much is counted then, never too little.
+        """
+        if self._damaged:
+            raise BudgetError(f"{self.path}: an earlier charge was written in part; nothing is answered any more")
         carried, due = dict(self._carried), []
         for event in events:
             single = dataclasses.replace(event, count=1)
@@ -107,9 +114,11 @@ class Ledger:
     def _append(self, path: Path, events: Sequence[GaussianEvent]) -> None:
         time = {"time": dt.datetime.now(dt.UTC).isoformat(timespec="seconds")}
         lines = "".join(json.dumps(event.to_json() | time) + "\n" for event in events)
-        first = not self._events
+        first, before = not self._events, None
         try:
+            size = 0 if first else path.stat().st_size
             with open(path, "x" if first else "a", encoding="utf-8") as file:
+                before = size  # from here on the file is ours
                 if first:
                     file.write(json.dumps(_header(self.budget)) + "\n")
                 file.write(lines)
@@ -118,11 +127,27 @@ class Ledger:
         except FileExistsError:
             raise unfinished(path) from None
         except OSError as error:
+            self._damaged = before is not None and not _taken_back(path, before)
             raise BudgetError(
                 f"{path}: the charge cannot be written ({error.strerror}); nothing was answered"
             ) from error
         if first:
             sync_folder(path.parent)
+
+
+def _taken_back(path: Path, size: int) -> bool:
+    """Whether a file that could not be written to could be cut to the size it had, or removed if it was not there."""
+    try:
+        if size:
+            with open(path, "r+b") as file:
+                file.truncate(size)
+                os.fsync(file.fileno())
+        else:
+            path.unlink(missing_ok=True)
+            sync_folder(path.parent)
+    except OSError:
+        return False
+    return True
 
 
 def _header(budget: PrivacyBudget) -> dict[str, object]:
