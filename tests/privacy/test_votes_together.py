@@ -151,6 +151,16 @@ def test_each_is_counted_as_used_where_a_run_stands_and_what_is_used_pays_for_no
         standing.save(b"")
 
 
+def test_what_is_refused_is_not_counted_as_used_where_a_run_stands(facts, records, tmp_path):
+    budget = PrivacyBudget(epsilon=1.5)
+    ledger, standing, noise = go_on(budget, tmp_path / "ledger.jsonl", tmp_path, seeded_noise(0), "a run")
+    curator = Curator(records, facts, ledger, noise, standing=standing)
+    wards = curator.appoint(3, begin, batch_size=4)
+    with pytest.raises(BudgetExceeded):
+        curator.votes_together((COUNTS, LEAD), wards, say, {})
+    assert standing.debts() == {}
+
+
 @pytest.mark.parametrize("group", [(QUESTIONS["vectors"], COUNTS), (COUNTS, QUESTIONS["vectors"])])
 def test_if_one_cannot_be_bounded_none_is_charged(facts, records, group):
     curator = curator_for(records, facts)

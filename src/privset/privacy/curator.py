@@ -8,6 +8,8 @@ Proofs of what each answer guarantees: docs/proofs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -24,7 +26,7 @@ from privset.privacy.pullback import Make, Pull, Use, check_generated, pulling, 
 from privset.privacy.questions import GradientQuestion, PullbackQuestion, Question, TotalQuestion, VotesQuestion
 from privset.privacy.standing import Checkpoint, Standing
 from privset.privacy.sums import Statistic, Transform, check_statistic, summing
-from privset.privacy.votes import Questions, answering
+from privset.privacy.votes import answering
 from privset.privacy.wards import Begin, Guardian, Learn, Public, Say, Wards, keeping
 
 
@@ -199,12 +201,20 @@ class Curator:
         """
         return self.votes_together((question,), wards, say, public)[0]
 
-    def votes_together(self, questions: Questions, wards: Wards, say: Say, public: Public) -> tuple[Tensor, ...]:
+    def votes_together(
+        self, questions: Sequence[VotesQuestion], wards: Wards, say: Say, public: Public
+    ) -> tuple[Tensor, ...]:
         """The answers to several questions about what all wards say, who are heard once for all of them.
 
         Guarantee: that of `votes` for each, with a sensitivity, a charge and noise of its own. All of them are charged
         before a ward is heard; if what is said cannot be bounded for one, or they do not all fit into the budget, none
         is charged or answered. Random numbers that a ward draws as it speaks are the same in all answers.
+
+        Args:
+            questions: At least one; answers are in their order.
+            wards: Who is heard.
+            say: What one of them says, as in `votes`.
+            public: What all of them are shown alike.
         """
         asked = tuple(questions)  # what is paid for is what is answered, whatever becomes of the caller's list
         self._refuse_kept("votes")
