@@ -42,7 +42,7 @@ class Layer:
     def by_given(self, weight: Tensor, slope: Tensor, given: Tensor) -> Tensor:
         """From the slope by what it gave that by what it was given, or by something of that form."""
         if self.dense:
-            return (slope.flatten(1) @ weight).view(len(slope), *given.shape[1:])
+            return (slope.flatten(1) @ weight).reshape(len(slope), *given.shape[1:])
         return patches.by_maps(slope, weight, given.shape[2:])
 
     def by_weight(self, slope: Tensor, given: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ class Look:
 
     def back(self, by_scores: Tensor) -> list[Tensor]:
         """From slopes by the scores ``[n]`` those by what each layer gave, before its ReLU."""
-        slope, found = (by_scores[:, None] * self._towards).view(self._on[-1].shape), []
+        slope, found = (by_scores[:, None] * self._towards).reshape(self._on[-1].shape), []
         for layer, given, on in reversed(list(zip(self._layers, self._given, self._on, strict=True))):
             found.append(slope := torch.where(on, slope, 0.0))
             if given is not self._given[0]:
@@ -131,7 +131,7 @@ class Stretch:
     def by_weight(self, weight: Tensor, slope: Tensor) -> Tensor:
         """From the slope by what is `divided` that by the weight; the size is its product with both directions."""
         along = (slope * weight).sum() / self.size
-        grown = (self.out[:, None] * self.back).view(weight.shape)
+        grown = (self.out[:, None] * self.back).reshape(weight.shape)
         return (slope - along * grown) / self.size
 
 

@@ -80,10 +80,6 @@ class Critic:
                     drawn.setdefault(_DIRECTION + name, []).append(along / along.norm())
         return drawn
 
-    def parameters(self, state: Weights) -> Weights:
-        """Of all that is kept of a critic, what is learned."""
-        return {name: state[name] for name in self.shapes}
-
     def followed(self, state: Weights) -> Weights:
         """The directions after another step of the power method."""
         return {name: _power(state[name.removeprefix(_DIRECTION)], state[name])[0] for name in self.directions(state)}
