@@ -6,8 +6,8 @@ by one there, and its gradient gathers each pixel from all over memory. So it is
 images of all networks at once: with kernels of our own where there is Triton, otherwise with torch's operations.
 Patches of many channels are larger than all else; `privset.networks.direct` does without them (`DIRECT`).
 
-Its derivatives are products of patches too, and so are theirs: the convolution and its two gradients, by the maps and by
-the kernel, are linear in both that they are given, and the derivatives of each of the three are the other two. Who
+Its derivatives are products of patches too, and so are theirs: the convolution and its two gradients, by the maps and
+by the kernel, are linear in both that they are given, and the derivatives of each of the three are the other two. Who
 writes derivatives out calls the two by name (`by_maps`, `by_kernel`); others leave them to automatic differentiation.
 
 All three take the values of one network or, under `torch.func.vmap`, those of many, which then have one more axis in
