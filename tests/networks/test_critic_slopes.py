@@ -82,3 +82,21 @@ def test_what_is_written_out_is_what_autograd_finds(dense, size, channels, way):
         torch.testing.assert_close(critic(state, given[0], given[3]), by_autograd(critic, state, given[0], given[3]))
         slope = grad(lambda x, state=state: -by_autograd(critic, state, x, labels[0]).sum())(fakes[0])
         torch.testing.assert_close(said[number], slope)
+
+
+def test_a_lesson_takes_each_layer_four_times(monkeypatch):
+    """All images forwards, slopes back, what is penalised forwards once more, and the gradient: no layer more often."""
+    taken = dict.fromkeys(("convolved", "by_maps", "by_kernel"), 0)
+    for name in taken:
+
+        def counted(*given, name=name, work=getattr(patches, name)):
+            taken[name] += 1
+            return work(*given)
+
+        monkeypatch.setattr(patches, name, counted)
+    lessons, images = Lessons(TINY["gs-wgan"], facts_for(40)), torch.randn(3, 4, 1, 8, 8)
+    state = {name: value[0] for name, value in lessons._critic.first_weights([0]).items()}
+
+    lessons._slopes(state, *images, torch.tensor([0, 1, 2, 0]))
+
+    assert taken == {"convolved": 2 * 3, "by_maps": 3, "by_kernel": 3}

@@ -83,7 +83,10 @@ class Ledger:
         more. A crash in between may leave some of them on file: too much is counted then, never too little.
         """
         if self._damaged:
-            raise BudgetError(f"{self.path}: an earlier charge was written in part; nothing is answered any more")
+            raise BudgetError(
+                f"{self.path}: an earlier charge was written in part, and could not be taken back; nothing is answered "
+                "any more. Make room on the disk and begin another run; what is on file stays charged."
+            )
         carried, due = dict(self._carried), []
         for event in events:
             single = dataclasses.replace(event, count=1)
