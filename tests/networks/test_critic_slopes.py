@@ -87,13 +87,16 @@ def test_what_is_written_out_is_what_autograd_finds(dense, size, channels, way):
 def test_a_lesson_takes_each_layer_four_times(monkeypatch):
     """All images forwards, slopes back, what is penalised forwards once more, and the gradient: no layer more often."""
     taken = dict.fromkeys(("convolved", "by_maps", "by_kernel"), 0)
-    for name in taken:
 
-        def counted(*given, name=name, work=getattr(patches, name)):
+    def counted(name, work):
+        def one(*given):
             taken[name] += 1
             return work(*given)
 
-        monkeypatch.setattr(patches, name, counted)
+        return one
+
+    for name in taken:
+        monkeypatch.setattr(patches, name, counted(name, getattr(patches, name)))
     lessons, images = Lessons(TINY["gs-wgan"], facts_for(40)), torch.randn(3, 4, 1, 8, 8)
     state = {name: value[0] for name, value in lessons._critic.first_weights([0]).items()}
 
