@@ -97,9 +97,9 @@ def test_a_lesson_takes_each_layer_four_times(monkeypatch):
 
     for name in taken:
         monkeypatch.setattr(patches, name, counted(name, getattr(patches, name)))
-    lessons, images = Lessons(TINY["gs-wgan"], facts_for(40)), torch.randn(3, 4, 1, 8, 8)
+    lessons, (images, fakes, between) = Lessons(TINY["gs-wgan"], facts_for(40)), torch.randn(3, 4, 1, 8, 8)
     state = {name: value[0] for name, value in lessons._critic.first_weights([0]).items()}
 
-    lessons._slopes(state, *images, torch.tensor([0, 1, 2, 0]))
+    lessons._slopes(state, images, fakes, between, torch.tensor([0, 1, 2, 0]))
 
     assert taken == {"convolved": 2 * 3, "by_maps": 3, "by_kernel": 3}
