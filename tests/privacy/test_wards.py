@@ -9,6 +9,7 @@ from tests.conftest import facts_for, records_for, resized, without
 from privset.data import Records
 from privset.errors import ConfigError
 from privset.privacy import Curator, Ledger, PrivacyBudget, VotesQuestion, Wards, seeded_noise
+from privset.privacy.ward_steps import shown_to
 from privset.privacy.wards import Guardian, places
 
 FREE = PrivacyBudget(epsilon=math.inf)
@@ -347,7 +348,8 @@ def test_wards_without_records_are_shown_blank_images():
     guardian = guardian_of(numbered())
     wards = guardian.appoint(100, blank, 2)
     sizes = guardian._of(wards).sizes
-    images, labels = guardian._batches(guardian._of(wards), wards, slice(0, 100))
+    drawn = guardian._drawn(guardian._of(wards), wards, torch.arange(100))
+    images, labels = shown_to(guardian._images, guardian._labels, FACTS, *drawn)
     assert bool((sizes == 0).any())
     assert not images[sizes == 0].any()
     assert not labels[sizes == 0].any()

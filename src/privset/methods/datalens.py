@@ -20,7 +20,7 @@ from privset.methods.plan import Plan
 from privset.methods.settings import require, require_at_least_one, require_positive
 from privset.methods.teachers import Moves, TeacherConfig, TeacherMethod, claimed_epsilon, discriminator_of, wishes
 from privset.privacy import Curator, GaussianEvent, VotesQuestion, Wards
-from privset.privacy.wards import Public, State
+from privset.privacy.ward_steps import Public, State
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from privset.methods.descent import step_of_adam
 from privset.networks.critic_slopes import penalty_slope
 from privset.networks.critics import Critic
 from privset.networks.precision import tensor_cores
-from privset.privacy.wards import Public, State
+from privset.privacy.ward_steps import Public, State
 
 if TYPE_CHECKING:
     from privset.methods.gs_wgan import GsWganConfig

@@ -39,7 +39,8 @@ from privset.networks.generators import ConditionalGenerator
 from privset.networks.precision import tensor_cores
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, VotesQuestion, Wards, calibrate, spend
-from privset.privacy.wards import Begin, Learn, Public, State
+from privset.privacy.ward_steps import Learn, Public, State
+from privset.privacy.wards import Begin
 from privset.recording import sent
 
 _BETAS = (0.5, 0.999)

@@ -27,7 +27,8 @@ from privset.privacy.questions import GradientQuestion, PullbackQuestion, Questi
 from privset.privacy.standing import Checkpoint, Standing
 from privset.privacy.sums import Statistic, Transform, check_statistic, summing
 from privset.privacy.votes import answering
-from privset.privacy.wards import Begin, Guardian, Learn, Public, Say, Wards, keeping
+from privset.privacy.ward_steps import Learn, Public, Say
+from privset.privacy.wards import Begin, Guardian, Wards, keeping
 
 
 class Curator:

@@ -19,7 +19,8 @@ from privset.privacy.clipping import Tally, clip_factors
 from privset.privacy.noise import NoiseSource
 from privset.privacy.questions import PullbackQuestion
 from privset.privacy.sampling import fixed_sample, seated_sample
-from privset.privacy.wards import Guardian, Public, Say, Wards
+from privset.privacy.ward_steps import Public, Say
+from privset.privacy.wards import Guardian, Wards
 from privset.recording import Beside, recorded
 
 Pull = Callable[..., Tensor]

@@ -14,7 +14,8 @@ from privset.errors import ConfigError
 from privset.privacy.clipping import Tally, clipped_sum
 from privset.privacy.noise import NoiseSource
 from privset.privacy.questions import VotesQuestion
-from privset.privacy.wards import Guardian, Public, Say, Wards
+from privset.privacy.ward_steps import Public, Say
+from privset.privacy.wards import Guardian, Wards
 
 Questions = tuple[VotesQuestion, ...]
 """Asked about the same words; those of one group are charged before a ward is heard, and never change after that."""

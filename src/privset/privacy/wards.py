@@ -9,7 +9,7 @@ changes one shard by that record and moves no other. A shuffled list cut into eq
 one record more moves the borders of all pieces, and then every ward may differ. The price is shards of different sizes,
 some of which may be empty.
 
-What a method gives is public code for ONE ward, evaluated by `torch.func.vmap` over many, which keeps them apart.
+What a method gives is public code for ONE ward; `privset.privacy.ward_steps` has many run it, each kept apart.
 """
 
 from __future__ import annotations
@@ -17,36 +17,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
-from torch.func import vmap
 
 from privset.errors import ConfigError
-from privset.facts import PublicFacts, normalise
+from privset.facts import PublicFacts
 from privset.privacy.noise import NoiseSource
-from privset.recording import sent
-
-State = dict[str, Tensor]
-"""All that a ward is: weights, and what its optimiser remembers; a tensor each."""
-
-Public = Mapping[str, Tensor]
-"""What all wards are shown alike: generated images and labels, codes, weights of a generator. Nothing of a record."""
+from privset.privacy.ward_steps import Code, Household, Learn, Public, Say, State, Steps, hearing_of, lesson_of, said_by
+from privset.recording import Step, recorded, sent
 
 Begin = Callable[[range], State]
 """Numbers of wards -> their first states, stacked ``[wards, ...]``; known by public seeds."""
-
-Learn = Callable[[State, Tensor, Tensor, Public], State]
-"""(state, images [b, c, h, w] and labels [b] of the ward's own shard, public) -> its state after one step.
-
-It may change tensors of the state in place, and return these: of large ones less is moved then."""
-
-Say = Callable[[State, Public], Tensor]
-"""(state, public) -> what the ward has to say, of the same shape for every ward. It leaves the state as it is."""
-
-_Part = slice | Tensor
-"""Wards that are looked at together: a row of neighbours, whose states stay where they lie, or any, by number."""
 
 _IMAGES_EACH, _IMAGES_EACH_ON_A_CARD = 64, 16
 """Images that a ward is reckoned to look at when it speaks, if it learns from fewer. On a card they are what its memory
@@ -69,22 +52,6 @@ class Wards:
     batch_size: int
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Household:
-    """What only the guardian knows of its wards: shards ``[records]``, ``[wards]`` and states ``[wards, ...]``.
-
-    And what anyone could know: how the first of them began ``[1, ...]``, and how many are looked at together.
-    """
-
-    order: Tensor
-    starts: Tensor
-    sizes: Tensor
-    states: State
-    begun: State
-    at_once: int
-    random: torch.Generator
-
-
 class Guardian:
     """Holds the records, shards and states of wards. For closures of the curator only: never an attribute of anything.
 
@@ -100,7 +67,8 @@ class Guardian:
         self, images: Tensor, labels: Tensor, facts: PublicFacts, noise: NoiseSource, chunk: int | None
     ) -> None:
         self._images, self._labels, self._facts, self._noise, self._chunk = images, labels, facts, noise, chunk
-        self._households: dict[Wards, _Household] = {}
+        self._households: dict[Wards, Household] = {}
+        self._steps: dict[Wards, Steps] = {}
         self._rehearsed: dict[Wards, tuple[object, Tensor]] = {}
 
     def appoint(self, count: int, begin: Begin, batch_size: int) -> Wards:
@@ -129,7 +97,7 @@ class Guardian:
                     states[name] = value.new_zeros(count, *value.shape[1:], device=device)
                     first[name] = value[:1].detach().to(device, copy=True)
                 states[name][part : part + len(numbers)] = value.detach().to(device)
-        self._households[wards] = _Household(
+        self._households[wards] = Household(
             order=shard.argsort(stable=True),
             starts=sizes.cumsum(0) - sizes,
             sizes=sizes,
@@ -138,6 +106,7 @@ class Guardian:
             at_once=at_once,
             random=random,
         )
+        self._steps[wards] = {}
         return wards
 
     def teach(self, wards: Wards, learn: Learn, public: Public, which: Tensor | None = None) -> None:
@@ -147,44 +116,33 @@ class Guardian:
         random numbers of its own; a ward without records stays as it began. Where ``learn`` fails, some may be half
         taught, so all of them are dismissed: no one hears them any more.
         """
-        household = self._of(wards)
-        del self._households[wards]  # until all are taught
-        for part in self._parts(household, which):
-            rows = self._rows(part)
-            state = {name: value[rows] for name, value in household.states.items()}
-            idle, begun = (household.sizes[part] == 0).nonzero()[:, 0], {}
-            if len(idle):
-                idle = sent(idle, self._images.device)
-                begun = {name: value[idle] for name, value in state.items()}
-            images, labels = self._batches(household, wards, part)
-            with torch.no_grad(), self._dice(household):
-                after = vmap(lambda s, x, y: learn(s, x, y, public), randomness="different")(state, images, labels)
-            if {n: (v.shape, v.dtype) for n, v in after.items()} != {n: (v.shape, v.dtype) for n, v in state.items()}:
-                raise ConfigError("learning must leave the tensors of a ward's state as many, and of the same form")
-            _settle(state, after)
-            for name, value in begun.items():
-                state[name][idle] = value
-            if not isinstance(rows, slice):  # those were copies
-                for name, value in household.states.items():
-                    value[rows] = state[name]
-        self._households[wards] = household
+        household, steps = self._of(wards), self._steps[wards]
+        del self._households[wards], self._steps[wards]  # until all are taught
+        numbers = torch.arange(wards.count) if which is None else which.cpu()
+        idle, begun = numbers[household.sizes[numbers] == 0], {}
+        if len(idle):
+            idle = sent(idle, self._images.device)
+            begun = {name: value[idle] for name, value in household.states.items()}
+        step = self._kept(steps, "lesson", (learn, tuple(public), which is None), household)
+        with self._dice(household):
+            step(*self._drawn(household, wards, numbers), *self._given(which, public))
+        for name, value in begun.items():
+            household.states[name][idle] = value
+        self._households[wards], self._steps[wards] = household, steps
 
     def hear(self, wards: Wards, say: Say, public: Public, which: Tensor | None = None) -> Iterator[Tensor]:
         """What every ward says, or those of the numbers ``which [k]``: parts ``[w, ...]`` in their order.
 
+        To be used before wards are heard again, which may put other words in the same place.
+
         Guarantee: row i is a function of ward i, of public values and of random numbers of its own, and all rows of all
         parts have one form. It is private: to be bounded and covered in noise before anyone sees it.
         """
-        household, form = self._of(wards), None
-        for part in self._parts(household, which):
-            rows = self._rows(part)
-            said = self._said(household, say, {name: value[rows] for name, value in household.states.items()}, public)
-            form = form or (said.shape[1:], said.dtype)
-            if form != (said.shape[1:], said.dtype):  # added up, it might be counted several times
-                raise ConfigError(
-                    "wards must all say something of the same form; `say` must be a function of its arguments"
-                )
-            yield said
+        household = self._of(wards)
+        step = self._kept(self._steps[wards], "hearing", (say, tuple(public), which is None), household)
+        with self._dice(household):
+            said = step(*self._given(which, public))
+        yield from said.split(household.at_once)
 
     def rehearse(self, wards: Wards, say: Say, public: Public) -> Tensor:
         """What a ward that has learned nothing says ``[1, ...]``: public, and of the form of all that wards say.
@@ -196,20 +154,30 @@ class Guardian:
         piece = say, [(name, value.shape, value.dtype) for name, value in public.items()]
         known, said = self._rehearsed.get(wards, (None, None))
         if said is None or known != piece:
-            said = self._said(household, say, household.begun, public)
+            with self._dice(household):
+                said = said_by(say, household.begun, public)
             self._rehearsed[wards] = piece, said
         return said
 
-    def _said(self, household: _Household, say: Say, states: State, public: Public) -> Tensor:
-        """What wards of these states say; that they may not change, lest it be known who was asked."""
-        before = [value._version for value in states.values()]
-        with torch.no_grad(), self._dice(household):
-            said = vmap(lambda state: say(state, public), randomness="different")(states)
-        if before != [value._version for value in states.values()]:
-            raise ConfigError("a ward may not change while it speaks; have `say` leave its state as it is")
-        return said
+    def _kept(self, steps: Steps, kind: str, code: Code, household: Household) -> Step:
+        """A lesson or a hearing of all wards as one step, which a graphics card records; the last of each is kept."""
+        known, step = steps.get(kind, (None, None))
+        if step is None or known != code:
+            # Closures that know neither of the guardian nor of what keeps them, so that states go when it does.
+            if kind == "lesson":
+                written = lesson_of(self._images, self._labels, self._facts, household, code)
+            else:
+                written = hearing_of(household, code)
+            step = recorded(written, self._images.device)
+            steps[kind] = code, step
+        return step
 
-    def _of(self, wards: Wards) -> _Household:
+    def _given(self, which: Tensor | None, public: Public) -> list[Tensor]:
+        """What a step is told: numbers of wards, unless it is about all of them, and public values."""
+        some = [] if which is None else [sent(which.cpu(), self._images.device)]
+        return [*some, *public.values()]
+
+    def _of(self, wards: Wards) -> Household:
         if wards not in self._households:
             raise ConfigError("wards of another curator, or ones that were dismissed since one could not be taught")
         return self._households[wards]
@@ -229,33 +197,19 @@ class Guardian:
             images, each = self._chunk or 4096, _IMAGES_EACH
         return max(1, images // max(wards.batch_size, each))
 
-    def _parts(self, household: _Household, which: Tensor | None) -> Sequence[_Part]:
-        step, count = household.at_once, len(household.sizes)
-        if which is not None:
-            return which.cpu().split(step)
-        return [slice(first, min(first + step, count)) for first in range(0, count, step)]
+    def _drawn(self, household: Household, wards: Wards, which: Tensor) -> tuple[Tensor, Tensor]:
+        """For each of these wards ``[w]`` random records of its own shard ``[w, b]``, and whether it has none ``[w]``.
 
-    def _rows(self, part: _Part) -> _Part:
-        """The part, to look up states by on their device."""
-        return part if isinstance(part, slice) else sent(part, self._images.device)
-
-    def _batches(self, household: _Household, wards: Wards, part: _Part) -> tuple[Tensor, Tensor]:
-        """Normalised images ``[w, b, c, h, w]`` and labels ``[w, b]``: for each ward a random part of its own shard.
-
-        A shard smaller than a batch is gone through again. A ward without records is shown blank images, never those
-        of another, and what it makes of them is thrown away.
+        A shard smaller than a batch is gone through again. What an empty one is given is no record of it.
         """
-        starts, sizes = household.starts[part], household.sizes[part]
+        starts, sizes = household.starts[which], household.sizes[which]
         dice = torch.rand(len(sizes), wards.batch_size, generator=household.random)
         numbers = starts[:, None] + places(sizes.clamp_min(1), dice)
-        records = sent(household.order[numbers.clamp_max(len(household.order) - 1)], self._images.device)
-        empty = sent(sizes == 0, self._images.device)[:, None]
-        images = normalise(self._images[records], self._facts)
-        images = torch.where(empty[..., None, None, None], 0.0, images)
-        return images, torch.where(empty, 0, self._labels[records])
+        records = household.order[numbers.clamp_max(len(household.order) - 1)]
+        return sent(records, self._images.device), sent(sizes == 0, self._images.device)
 
     @contextlib.contextmanager
-    def _dice(self, household: _Household) -> Iterator[None]:
+    def _dice(self, household: Household) -> Iterator[None]:
         """Within, torch's own random functions draw from a stream of the wards; outside no one notices.
 
         Not from the source of the noise, which would be slow: a ward may throw any dice, it is private state, and what
@@ -268,23 +222,6 @@ class Guardian:
             for number in index:
                 torch.cuda.default_generators[number].manual_seed(seed)
             yield
-
-
-def _settle(state: State, after: State) -> None:
-    """Have a state be what wards became; what they changed in place is so already.
-
-    A tensor that was part of the state under another name is copied first, lest it be overwritten before it is read.
-    """
-    own = {value.untyped_storage().data_ptr() for value in state.values()}
-    made = {name: value for name, value in after.items() if not _same_place(value, state[name])}
-    made = {name: value.clone() if value.untyped_storage().data_ptr() in own else value for name, value in made.items()}
-    for name, value in made.items():
-        state[name].copy_(value)
-
-
-def _same_place(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors of one shape and dtype are the same numbers in memory."""
-    return one.data_ptr() == other.data_ptr() and one.stride() == other.stride()
 
 
 def places(sizes: Tensor, dice: Tensor) -> Tensor:
