@@ -8,14 +8,17 @@ from sklearn.linear_model import LogisticRegression
 from tests.conftest import TINY, facts_for, records_for
 
 import privset
+from privset import recording
 from privset.data import Dataset, Records, load
 from privset.errors import BudgetError, ConfigError, ReleaseError
 from privset.facts import normalise
+from privset.methods import Execution
 from privset.methods import lessons as lessons_of_critics
 from privset.methods.claim import REPLACE
 from privset.methods.gs_wgan import GsWgan, GsWganConfig, claimed_epsilon
 from privset.methods.lessons import Lessons
 from privset.networks.critics import Critic
+from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, Ledger, PrivacyBudget, calibrate, seeded_noise, spend
 from privset.release import replanning
 
@@ -317,3 +320,22 @@ def test_critics_learn_and_speak_on_tensor_cores_if_there_are_any(monkeypatch):
     lessons.learn(state, images, labels, {"pool": torch.rand(3, 4, 1, 8, 8), "taken": torch.zeros(())})
     lessons.say(state, {"fakes": images, "labels": labels})
     assert entered == [images.device] * 2
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics card")
+@pytest.mark.parametrize("asked", [None, 1])
+def test_on_a_card_a_run_that_is_played_back_is_the_one_that_is_written(asked, monkeypatch):
+    facts = facts_for(200, side=12)
+    config = GsWganConfig(
+        per_class=4, critics=20, asked=asked, steps=12, taught=7, warm_up=5, critic_batch_size=4, batch_size=6, width=8
+    )
+
+    def made():
+        method, budget = GsWgan(config), PrivacyBudget(epsilon=1000.0)
+        curator = Curator(records_for(facts), facts, Ledger(budget), seeded_noise(0), device="cuda")
+        plan = method.plan(facts, budget)
+        return method._synthesise(curator, plan, Execution(device="cuda"), Observer()).images
+
+    played = made()
+    monkeypatch.setattr(recording, "WRITTEN_STEPS", 1000)
+    torch.testing.assert_close(played, made(), rtol=1e-3, atol=1e-3)

@@ -52,6 +52,20 @@ def test_the_generator_of_gs_wgan_computes_what_was_published():
     torch.testing.assert_close(network(codes), image[:, :, :-2, :-2])
 
 
+def test_what_the_generator_of_gs_wgan_made_it_makes_again_while_its_norms_rest():
+    network = ResidualGenerator(facts_for(40, side=8), length=3, seed=0, width=4)
+    codes = network.draw(torch.arange(3), torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        network(codes)  # at first norms follow fast
+        made = network(codes)
+    network.eval()
+    again = network(codes)
+    assert torch.equal(again, made)
+    assert torch.equal(network(codes), made)
+    network.train()
+    assert not torch.equal(network(codes), made)
+
+
 def test_codes_are_uniform_or_coins_with_the_label_behind():
     labels, generator = torch.tensor([0, 2, 1]).repeat(100), torch.Generator().manual_seed(0)
     uniform = draw_uniform_codes(labels, classes=3, length=4, generator=generator)

@@ -3,8 +3,6 @@
 That is TRITON_INTERPRET=1, with Triton installed.
 """
 
-import math
-
 import pytest
 import torch
 from tests.networks.test_patch_kernels import CARD, INTERPRETED, hidden, needs_kernels
@@ -214,8 +212,6 @@ class OnACard(torch.Tensor):
 
 def test_they_are_used_for_many_networks_of_many_channels_that_may_be_rounded(monkeypatch):
     monkeypatch.setattr(direct, "AVAILABLE", True)
-    assert math.isinf(patches.DIRECT)  # until they are timed
-    monkeypatch.setattr(patches, "DIRECT", 8)
     maps, kernels = torch.zeros(20, 2, 4, 4, 8).as_subclass(OnACard), torch.zeros(20, 3, 8, 5, 5)
     assert not patches._direct(maps, kernels)  # products in full precision are left to the library
     with tensor_cores(torch.device("cuda")):

@@ -34,7 +34,7 @@ from privset.methods.settings import (
 from privset.networks.generator_forms import GeneratorForm, TrainedGenerator
 from privset.observer import Glimpse, Observer
 from privset.privacy import Curator, GaussianEvent, PrivacyBudget, PullbackQuestion
-from privset.recording import sent
+from privset.recording import recorded, sent
 
 _PUBLISHED_NOISE, _PUBLISHED_COST = 1.07 / math.sqrt(32), 386.0
 """Over what one record can do to the gradients of all 32 images; and a budget that covers it, which a test computes."""
@@ -250,14 +250,29 @@ class GsWgan(SetMethod[GsWganConfig]):
         def codes(labels: Tensor) -> Tensor:
             return sent(network.draw(labels, random), device)
 
-        def images(labels: Tensor) -> Tensor:
-            return (network if config.published_critics else network.normalised)(codes(labels))
+        images = network if config.published_critics else network.normalised
 
         @torch.no_grad()
+        def made(codes: Tensor) -> Tensor:
+            return images(codes)
+
+        make = recorded(made, device)
+
+        def follow(codes: Tensor, answer: Tensor) -> Tensor:
+            """A step down the answer for images of these codes, which were made before."""
+            network.eval()  # spectral norms followed when they were made
+            slopes = torch.autograd.grad(images(codes), weights, answer)
+            network.train()
+            adam.step(slopes)
+            approach(averages, weights, 1 - kept)
+            return answer
+
+        learn = recorded(follow, device)
+
         def pool() -> Tensor:
             """Generated images ``[classes, batch, c, h, w]`` for critics to tell from records."""
             labels = torch.arange(classes).repeat_interleave(config.critic_batch_size)
-            return images(labels).view(classes, config.critic_batch_size, *facts.shape)
+            return make(codes(labels)).view(classes, config.critic_batch_size, *facts.shape)
 
         def look() -> Glimpse:
             return glimpse(network, config.per_class)
@@ -287,13 +302,11 @@ class GsWgan(SetMethod[GsWganConfig]):
                     taken += 1
 
             labels = torch.randint(classes, (config.batch_size,), generator=random)
-            fakes = images(labels)
-            answer = curator.pullback_by(
-                question, critics, lessons.say, {"fakes": fakes.detach(), "labels": sent(labels, device)}
-            )
-            adam.step(torch.autograd.grad(fakes, weights, answer))
-            # At first there is little to average.
-            approach(averages, weights, 1 - kept.fill_(min(config.averaging, (1 + number) / (10 + number))))
+            asked = codes(labels)
+            shown = {"fakes": make(asked), "labels": sent(labels, device)}
+            answer = curator.pullback_by(question, critics, lessons.say, shown)
+            kept.fill_(min(config.averaging, (1 + number) / (10 + number)))  # at first there is little to average
+            learn(asked, answer)
             observer.step()
             if config.between > 1 and ((number + 1) % config.between == 0 or number + 1 == event.count):
                 observer.lap()

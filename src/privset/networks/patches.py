@@ -17,7 +17,6 @@ axis alone: what comes out at a place along it is made of what came in there, an
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,9 +29,10 @@ from privset.convolutions import channels_first
 from privset.networks import direct, patch_kernels
 
 KERNEL, STRIDE, PADDING = 5, 2, 2
-DIRECT = math.inf
-"""Fewest channels of maps whose patches are not put into memory. None so far: the kernels for that have not run on a
-card yet, and what was not timed is not used. `benchmarks/critics.py` times both; 8 is what they are made for."""
+DIRECT = 8
+"""Fewest channels of maps whose patches are not put into memory: what a tile gathers of a pixel is then worth it.
+`benchmarks/critics.py` times both ways; without patches each operation takes a quarter to three quarters of the time.
+Numbers are cut to TF32 there, where the library rounds them, so it is three times as far from float64 (7e-4)."""
 
 
 def convolved(maps: Tensor, kernel: Tensor) -> Tensor:
