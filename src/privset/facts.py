@@ -64,7 +64,7 @@ def _constants(facts: PublicFacts, like: Tensor) -> tuple[Tensor, Tensor]:
     return _sent(facts.mean, like.dtype, like.device), _sent(facts.std, like.dtype, like.device)
 
 
-@functools.lru_cache(maxsize=64)  # to send them again would wait for all that a graphics card has to do
+@functools.cache  # to send them again would wait for all that a card has to do; what it records must find them there
 def _sent(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.tensor(values, dtype=dtype, device=device).view(-1, 1, 1)
 

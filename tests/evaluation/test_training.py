@@ -138,14 +138,16 @@ def test_a_recorded_step_is_as_written_alone_and_beside_others(
         torch.testing.assert_close(weights(second), weights(third))
 
 
-@pytest.mark.parametrize(("classifier", "changes"), [("convnet", True), ("lenet", False)])
-def test_in_half_width_a_convnet_learns_nearly_the_same_and_others_the_same(
-    halves: Dataset, classifier: str, changes: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("classifier", "most", "changes"), [("convnet", 0.25, True), ("alexnet", 0.1, True), ("lenet", 0.0, False)]
+)
+def test_in_half_width_networks_learn_nearly_the_same_and_shallow_ones_the_same(
+    halves: Dataset, classifier: str, most: float, changes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By bfloat16 on a processor, in the forms that a graphics card has."""
+    """On a processor, in the forms that a graphics card has."""
     given = set_of(halves, 24, torch.float32)
     recipe = dataclasses.replace(RECIPE, epochs=1, full_rate_epochs=1, batch_size=24)
-    monkeypatch.setattr(training, "half_width", lambda _: torch.autocast("cpu", torch.bfloat16))
+    monkeypatch.setattr(training, "half_width", lambda _, dtype: torch.autocast("cpu", dtype))
     monkeypatch.setattr(training, "fused", fused_for_a_card)
 
     (exact,) = train(given, classifier=classifier, recipe=recipe, seeds=[4])
@@ -154,7 +156,7 @@ def test_in_half_width_a_convnet_learns_nearly_the_same_and_others_the_same(
     begun = weights(build(classifier, halves.facts, seed=4))
     error = (weights(halved) - weights(exact)).norm() / (weights(exact) - begun).norm()
     assert next(halved.parameters()).dtype == torch.float32
-    assert error < 0.25  # of maps of 2 x 2 pixels; of larger images less, see tests/networks/test_fused.py
+    assert error <= most  # of maps of 2 x 2 pixels; of larger images less, see tests/networks/test_fused.py
     assert (error > 0) == changes
 
 

@@ -13,9 +13,11 @@ import torch.nn.functional as F  # noqa: N812
 from tests.conftest import facts_for
 from torch import Tensor, nn
 from torch.func import grad, vmap
+from torch.nn.grad import conv2d_input, conv2d_weight
 
-from privset.networks import MLP, VGG11, AlexNet, ConvNet, LeNet, ResNet18, build, fused, kernels
-from privset.networks.fused import FusedBlock, fuse, fused_for_a_card, halves, norm_relu_pool
+from privset.networks import MLP, VGG11, ConvNet, LeNet, ResNet18, build, fused, kernels
+from privset.networks.fused import FusedBlock, fuse, fused_for_a_card, half_type, norm_relu_pool
+from privset.networks.precision import magnified
 
 INTERPRETED = kernels.AVAILABLE and os.environ.get("TRITON_INTERPRET") == "1"
 RUNS = INTERPRETED or (kernels.AVAILABLE and torch.cuda.is_available())
@@ -43,10 +45,13 @@ def by_layers(maps: Tensor, weight: Tensor, bias: Tensor, pool: tuple[int, int],
     return F.avg_pool2d(F.relu(normed) if relu else normed, pool)
 
 
-def slopes(function: Callable[..., Tensor], inputs: tuple[Tensor, ...], **settings: object) -> tuple[Tensor, ...]:
+def slopes(
+    function: Callable[..., Tensor], inputs: tuple[Tensor, ...], dtype: torch.dtype = torch.float64, **settings: object
+) -> tuple[Tensor, ...]:
+    """Down a direction whose numbers are of this type."""
     inputs = tuple(value.detach().requires_grad_() for value in inputs)
     result = function(*inputs, **settings)
-    direction = torch.randn(result.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    direction = torch.randn(result.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(dtype)
     return torch.autograd.grad(result, inputs, direction.to(result.device, result.dtype))
 
 
@@ -175,33 +180,77 @@ def test_a_residual_network_has_no_plain_norm_left_and_only_its_first_convolutio
     assert all(block.alone for block in blocks)
 
 
+def slopes_of(network: nn.Module, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """All that a network, in the form for a card, learns from a few images, with maps of this type."""
+    random = torch.Generator().manual_seed(0)
+    images, labels = torch.rand(16, 1, 28, 28, generator=random), torch.arange(16) % 10
+    with torch.autocast("cpu", dtype, enabled=dtype is not None):
+        logits = fused_for_a_card(network)(images)
+    assert logits.dtype == torch.float32  # the head is not of half width
+    loss = magnified(dtype) * F.cross_entropy(logits, labels)
+    slopes = torch.autograd.grad(loss, list(network.parameters()), allow_unused=True)
+    return torch.cat([slope.flatten() for slope in slopes if slope is not None]) / magnified(dtype)
+
+
+def apart(one: torch.Tensor, other: torch.Tensor) -> float:
+    return float((one - other).norm() / other.norm())
+
+
 @pytest.mark.parametrize(("name", "least", "most"), [("convnet", 0.001, 0.1), ("vgg11", 0.2, 2.0)])
-def test_in_half_width_a_convnet_keeps_its_direction_and_a_deep_network_does_not(
+def test_in_bfloat16_a_convnet_keeps_its_direction_and_a_deep_network_does_not(
     name: str, least: float, most: float
 ) -> None:
-    shape, random = (1, 28, 28), torch.Generator().manual_seed(0)
     network = build(name, facts_for(10, classes=10, side=28), seed=0)
-    assert halves(network) == (name == "convnet")
-    images, labels = torch.rand(16, *shape, generator=random), torch.arange(16) % 10
-    quick, weights, found = fused_for_a_card(network), list(network.parameters()), []
-
-    for half in (False, True):
-        with torch.autocast("cpu", torch.bfloat16, enabled=half):
-            logits = quick(images)
-        assert logits.dtype == torch.float32  # the head is not of half width
-        loss = F.cross_entropy(logits, labels)
-        slopes = torch.autograd.grad(loss, weights, allow_unused=True)
-        found.append(torch.cat([slope.flatten() for slope in slopes if slope is not None]))
-
-    exact, halved = found
-    assert halved.dtype == torch.float32
-    assert least < (halved - exact).norm() / exact.norm() < most
+    assert (half_type(network) == torch.bfloat16) == (name == "convnet")
+    assert least < apart(slopes_of(network, torch.bfloat16), slopes_of(network)) < most
 
 
-def test_only_wide_convnets_are_learned_with_in_half_width() -> None:
+class ByTf32(torch.autograd.Function):
+    """A convolution of numbers that are rounded as a card's matrix units do, and so its gradients."""
+
+    @staticmethod
+    def forward(ctx, maps, weight, stride, padding):
+        maps, weight, ctx.places = to_tf32(maps), to_tf32(weight), (stride, padding)
+        ctx.save_for_backward(maps, weight)
+        return F.conv2d(maps, weight, None, stride, padding)
+
+    @staticmethod
+    def backward(ctx, slope):  # type: ignore[override]
+        (maps, weight), slope = ctx.saved_tensors, to_tf32(slope)
+        by_maps = conv2d_input(maps.shape, weight, slope, *ctx.places)
+        return by_maps, conv2d_weight(maps, weight.shape, slope, *ctx.places), None, None
+
+
+def to_tf32(values: torch.Tensor) -> torch.Tensor:
+    return ((values.contiguous().view(torch.int32) + 2**12) & -(2**13)).view(torch.float32)
+
+
+@pytest.mark.parametrize("name", ["alexnet", "vgg11", "resnet18"])
+def test_in_float16_deep_networks_turn_as_little_as_in_tf32(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = build(name, facts_for(10, classes=10, side=28), seed=0)
+    assert half_type(network) == torch.float16
+    exact, halved, coarse = slopes_of(network), slopes_of(network, torch.float16), slopes_of(network, torch.bfloat16)
+
+    def convolved(self: nn.Conv2d, maps: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None):
+        found = ByTf32.apply(maps, weight, self.stride, self.padding)
+        return found if bias is None else found + bias[:, None, None]
+
+    monkeypatch.setattr(nn.Conv2d, "_conv_forward", convolved)
+    monkeypatch.setattr(
+        FusedBlock,
+        "forward",
+        lambda self, maps: self.norm_after(convolved(self.convolution, maps, self.convolution.weight, None)),
+    )
+    tensor_cores = slopes_of(network)
+    assert apart(tensor_cores, exact) > 0
+    assert 0 < apart(halved, exact) < 1.4 * apart(tensor_cores, exact)
+    assert apart(halved, exact) < 0.5 * apart(coarse, exact)
+
+
+def test_shallow_networks_are_learned_with_as_they_are() -> None:
     shape = (1, 28, 28)
-    assert not any(halves(kind(shape, 10)) for kind in (MLP, LeNet, AlexNet, VGG11, ResNet18))
-    assert [halves(ConvNet(shape, 10, width=width)) for width in (63, 64)] == [False, True]
+    assert [half_type(kind(shape, 10)) for kind in (MLP, LeNet)] == [None, None]
+    assert [half_type(ConvNet(shape, 10, width=width)) for width in (63, 64)] == [None, torch.bfloat16]
 
 
 def test_a_bias_of_the_convolution_would_make_no_difference() -> None:
@@ -235,7 +284,7 @@ def test_shapes_are_known_without_numbers() -> None:
 
 @pytest.mark.skipif(not RUNS, reason="neither a graphics card nor the interpreter")
 @pytest.mark.parametrize(("size", "pool"), [*SIZES, ((32, 32), (2, 2)), ((64, 64), (2, 2)), ((104, 128), (2, 2))])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
 @pytest.mark.parametrize("relu", [True, False])
 def test_kernels_against_the_plain_path(
     size: tuple[int, int], pool: tuple[int, int], dtype: torch.dtype, relu: bool, monkeypatch: pytest.MonkeyPatch
@@ -245,14 +294,14 @@ def test_kernels_against_the_plain_path(
     inputs = (maps.to(dtype), *(value.to(torch.promote_types(dtype, torch.float32)) for value in affine))
     how: dict[str, Any] = {"pool": pool, "relu": relu}
     expected = (norm_relu_pool(*(value.cpu().double() for value in inputs), **how),)
-    expected += slopes(norm_relu_pool, tuple(value.cpu().double() for value in inputs), **how)
+    expected += slopes(norm_relu_pool, tuple(value.cpu().double() for value in inputs), dtype, **how)
     monkeypatch.setattr(kernels, "fits", lambda _: True)
 
-    found = (norm_relu_pool(*inputs, **how), *slopes(norm_relu_pool, inputs, **how))
+    found = (norm_relu_pool(*inputs, **how), *slopes(norm_relu_pool, inputs, dtype, **how))
 
     for ours, theirs in zip(found, expected, strict=True):
         error = (ours.cpu().double() - theirs).norm() / theirs.norm().clamp_min(1e-12)
-        assert error < {torch.bfloat16: 2**-7, torch.float32: 1e-5, torch.float64: 1e-12}[dtype]
+        assert error < {torch.bfloat16: 2**-7, torch.float16: 2**-10, torch.float32: 1e-5, torch.float64: 1e-12}[dtype]
     assert [value.dtype for value in found] == [dtype, *(value.dtype for value in inputs)]
 
 

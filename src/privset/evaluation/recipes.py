@@ -11,8 +11,9 @@ came with the paper, and where the paper says otherwise the code is what `paper`
 * The paper trains sets of full size (6000 images a class) for 40 epochs, and the published small sets end at
   100 images a class. Nothing is published in between; here more than `FULL_SIZE` images a class is full size.
 
-Of full size, a graphics card keeps the maps of a ConvNet in bfloat16 (``half_width``), in any recipe but `float32`, so
-that half as much goes to memory: docs/methods/real.md has what it changes.
+Of full size, a graphics card keeps the maps of a ConvNet in bfloat16, and those of AlexNet, VGG11 and ResNet18 in
+float16 (``half_width``), in any recipe but `float32`, so that half as much goes to memory: docs/methods/real.md has
+what it changes.
 
 Where its text says otherwise, `stated` follows the text in epochs and augmentation, and `plain` has no
 augmentation. What that changes is on docs/methods/real.md and docs/methods/dp-merf.md.
@@ -50,8 +51,9 @@ class Recipe:
         rotate: Whether rotating is among these changes.
         mixup: Whether images are shown as mixtures of two, with their labels mixed alike (Zhang et al. 2018).
         cosine: Whether the learning rate falls along a cosine instead, and the momentum never.
-        half_width: Whether a graphics card keeps the maps of a ConvNet in bfloat16, half the bits of float32; weights
-            are float32, and so are sums before they are rounded. Elsewhere, and for other networks, nothing changes.
+        half_width: Whether a graphics card keeps the maps of a ConvNet in bfloat16, and those of deep networks in
+            float16, half the bits of float32; weights are float32, and so are sums before they are rounded. Elsewhere,
+            and for other networks, nothing changes.
     """
 
     name: str

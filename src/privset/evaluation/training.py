@@ -23,8 +23,8 @@ from privset.evaluation.augmentation import Draw, augment
 from privset.evaluation.recipes import Recipe
 from privset.facts import PublicFacts
 from privset.networks import build
-from privset.networks.fused import fused, halves
-from privset.networks.precision import half_width
+from privset.networks.fused import fused, half_type
+from privset.networks.precision import half_width, magnified
 from privset.observer import Observer
 from privset.recording import recorded
 
@@ -141,7 +141,7 @@ def _train_group(
     # Not the stream of the initial weights. The CPU's generator heeds the low 32 bits only, so those change.
     generators = [torch.Generator(images.device).manual_seed(seed ^ 0xFFFFFFFF) for seed in seeds]
     weights, forward = _join(networks)
-    optimiser, halved = _optimiser(weights, recipe), recipe.half_width and halves(networks[0])
+    optimiser, half = _optimiser(weights, recipe), half_type(networks[0]) if recipe.half_width else None
 
     def step(index: Tensor) -> Tensor:
         """Minibatches ``[e, n]``, one for each network -> their losses ``[e]`` before the step."""
@@ -154,11 +154,14 @@ def _train_group(
             batch, aims = _mixed(batch, F.one_hot(truth, len(given.facts.classes)).to(batch.dtype), generators)
         else:
             aims = truth
-        with half_width(images.device) if halved else contextlib.nullcontext():
+        with half_width(images.device, half) if half else contextlib.nullcontext():
             logits = forward(batch)
         losses = F.cross_entropy(logits.flatten(0, 1), aims.flatten(0, 1), reduction="none")
         loss = losses.view_as(truth).mean(dim=1)
-        slopes = torch.autograd.grad(loss.sum(), weights, allow_unused=True)
+        slopes = torch.autograd.grad(magnified(half) * loss.sum(), weights, allow_unused=True)
+        if half == torch.float16:
+            found = [slope for slope in slopes if slope is not None]
+            torch._foreach_div_(found, magnified(half))  # type: ignore[attr-defined] - as torch.optim does
         for weight, slope in zip(weights, slopes, strict=True):
             weight.grad = slope
         optimiser.step()
@@ -199,7 +202,8 @@ def _check_finite(values: Sequence[Tensor], classifier: str, recipe: Recipe, epo
     if not bool(torch.stack([value.isfinite().all() for value in values]).all()):
         raise DivergedError(
             f"training {classifier} by the recipe {recipe.name} diverged: a loss or weight was not a finite "
-            f"number after epoch {epoch + 1} of {recipe.epochs}. Check the set for extreme values."
+            f"number after epoch {epoch + 1} of {recipe.epochs}. Check the set for extreme values"
+            + (", or train by the recipe float32." if recipe.half_width else ".")
         )
 
 

@@ -22,10 +22,11 @@ from torch.autograd.function import once_differentiable
 from privset import convolutions
 from privset.convolutions import Form
 from privset.networks import kernels
-from privset.networks.classifiers import ConvNet
+from privset.networks.classifiers import AlexNet, ConvNet
 from privset.networks.deep_classifiers import VGG11, ResidualBlock, ResNet18
 from privset.networks.geometry import Size
 
+_HALVES = (torch.bfloat16, torch.float16)
 WIDE = 64
 """Maps from which on a convolution is taken as a product of large matrices."""
 
@@ -74,10 +75,14 @@ class FusedBlock(nn.Module):
         weight, stride, padding = self.convolution.weight, self.convolution.stride, self.convolution.padding
         if self.first and not images.requires_grad and convolutions.of_images(images, weight):
             maps = _OfImages.apply(images, weight, Form.of(images, weight, cast(Size, stride), cast(Size, padding)))
-        elif self.alone and convolutions.fits(images) and images.dtype == torch.bfloat16:
+        elif self.alone and convolutions.fits(images) and images.dtype in _HALVES:
             maps = _OfMaps.apply(images, weight, stride, padding)
         else:
             maps = F.conv2d(images, weight, None, stride, padding)
+        return self.norm_after(maps)
+
+    def norm_after(self, maps: Tensor) -> Tensor:
+        """What follows the convolution."""
         how: dict[str, Any] = {"pool": self.pool, "eps": self.norm.eps, "relu": self.relu}
         return norm_relu_pool(maps, self.norm.weight, self.norm.bias, **how)
 
@@ -137,6 +142,8 @@ def fused(network: nn.Module) -> nn.Module:
 
 def fused_for_a_card(network: nn.Module) -> nn.Module:
     """As `fused`, by the form for a graphics card."""
+    if isinstance(network, AlexNet):
+        return nn.Sequential(_Last(), network.features, _Head(network.head))
     if not isinstance(network, ConvNet | ResNet18 | VGG11):
         return network
     head = _Head(network.head) if isinstance(network.head, nn.Linear) else network.head
@@ -144,18 +151,22 @@ def fused_for_a_card(network: nn.Module) -> nn.Module:
     return nn.Sequential(fuse(network.features, first=True), *mean, head)
 
 
-def halves(network: nn.Module) -> bool:
-    """Whether to keep the maps of a network in half as many bits while it learns: of a wide ConvNet.
+def half_type(network: nn.Module) -> torch.dtype | None:
+    """In which type of 16 bits to keep the maps of a network while it learns; None for one that gains nothing by it.
 
-    Deep ones are left alone: norms of maps of few pixels magnify what was rounded, layer by layer, and their gradients
-    would point elsewhere (a test has an example).
+    Of a wide ConvNet in bfloat16. In deep networks norms of maps of few pixels magnify what was rounded, layer by
+    layer, and gradients would point elsewhere; float16 has as many digits as the TF32 in which a card convolves
+    float32, and turns them as little (tests have both). Its slopes are to be `privset.networks.precision.magnified`.
 
-    >>> halves(ConvNet((1, 28, 28), 10)), halves(ConvNet((1, 28, 28), 10, width=32))
-    (True, False)
+    >>> half_type(ConvNet((1, 28, 28), 10)), half_type(ConvNet((1, 28, 28), 10, width=32))
+    (torch.bfloat16, None)
     """
+    if isinstance(network, AlexNet | VGG11 | ResNet18):
+        return torch.float16
     if not isinstance(network, ConvNet):
-        return False
-    return any(isinstance(layer, nn.Conv2d) and layer.in_channels >= WIDE for layer in network.features)
+        return None
+    wide = any(isinstance(layer, nn.Conv2d) and layer.in_channels >= WIDE for layer in network.features)
+    return torch.bfloat16 if wide else None
 
 
 def logits(head: nn.Linear, values: Tensor) -> Tensor:
@@ -184,6 +195,13 @@ class _Mean(nn.Module):
         return maps.mean(dim=(-2, -1))
 
 
+class _Last(nn.Module):
+    """Images whose channels lie side by side in memory: layers leave them so, and a card convolves them as they are."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.to(memory_format=torch.channels_last)
+
+
 class _OfImages(torch.autograd.Function):
     """Images ``[n, c, h, w]``, weight ``[out, c, kh, kw]`` -> convolved maps, in the type that autocast asks for."""
 
@@ -204,7 +222,7 @@ class _OfImages(torch.autograd.Function):
 
 
 class _OfMaps(torch.autograd.Function):
-    """Maps ``[n, c, h, w]`` of bfloat16, weight ``[out, c, kh, kw]`` of any width -> convolved maps.
+    """Maps ``[n, c, h, w]`` of 16 bits, weight ``[out, c, kh, kw]`` of any width -> convolved maps.
 
     The library would turn maps, slope and weight anew for each of its three operations; here each is turned once.
     """

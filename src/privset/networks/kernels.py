@@ -17,6 +17,9 @@ from privset.networks.geometry import Size, divided
 LARGEST = 2**14
 """Pixels of a map, each side rounded up to a power of two, beyond which it does not fit in registers."""
 
+TYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
+"""Of maps."""
+
 TILE = 2**10
 """Pixels that one program looks at: several small maps, or a single larger one."""
 
@@ -26,7 +29,7 @@ WARP = 2**9
 
 def fits(maps: Tensor) -> bool:
     """Whether the kernels can take ``maps [n, c, h, w]``."""
-    if not (AVAILABLE and maps.is_cuda and maps.dtype in (torch.bfloat16, torch.float32, torch.float64)):
+    if not (AVAILABLE and maps.is_cuda and maps.dtype in TYPES):
         return False
     height, width = _rounded_up(maps)
     return height * width <= LARGEST
@@ -102,7 +105,8 @@ def _launch(
 @jit
 def _wide(values):
     """Numbers to compute with: half as many bits are enough to lie in memory with, and too few for that."""
-    return values.to(tl.float32) if values.dtype == tl.bfloat16 else values
+    half: tl.constexpr = (values.dtype == tl.bfloat16) | (values.dtype == tl.float16)
+    return values.to(tl.float32) if half else values
 
 
 @jit

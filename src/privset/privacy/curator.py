@@ -41,7 +41,7 @@ class Curator:
         noise: Source of noise and of samples.
         device: Where answers are computed.
         chunk: How many per-record gradients, or images before wards, are held at once; None chooses. A matter of memory
-            and speed, but that wards draw their dice chunk by chunk: with another one they learn by other dice.
+            and speed, but that wards draw numbers of their own chunk by chunk: with another one they draw others.
         tally: Receives what the data holder alone may see.
         kept: Keeps the answers to `total` questions before they are given, and gives those it has again.
         standing: Counts the answers that are given, and keeps where the run stands; of a run that is taken up again it
@@ -179,7 +179,9 @@ class Curator:
         Args:
             wards: Whom.
             learn: One step of one ward, a pure function, evaluated under `torch.func.vmap`, which may however change
-                the state in place. It may draw random numbers by torch's own functions; they are the ward's own.
+                the state in place. It may draw random numbers by torch's own functions, as many for each ward; they
+                are the ward's own. On a graphics card it is recorded and played back: it may look at nothing but its
+                arguments, and may not ask the device for a number.
             public: What all of them are shown alike; tensors on the curator's device.
             which: Numbers ``[k]`` of those that learn, all different; None has all of them learn.
         """

@@ -45,7 +45,7 @@ def tallied(questions: Questions, parts: Iterable[Tensor]) -> list[tuple[Tensor,
     ``sensitivity`` in L2 (up to rounding of one contribution). A ward that says a NaN or an infinity contributes
     nothing. The answers are functions of the same words, so each is to have noise of its own.
     """
-    # Counts are the same for all questions about them; parts are gone through once, since all would not fit in memory.
+    # Counts are the same for all questions about them. In parts: in float64, all of them might not fit in memory.
     found: dict[float | None, list[tuple[Tensor, Tensor]]] = {question.bound: [] for question in questions}
     form = torch.Size()
     for said in parts:

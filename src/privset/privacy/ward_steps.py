@@ -31,15 +31,34 @@ Public = Mapping[str, Tensor]
 Learn = Callable[[State, Tensor, Tensor, Public], State]
 """(state, images [b, c, h, w] and labels [b] of the ward's own shard, public) -> its state after one step.
 
-It may change tensors of the state in place, and return these: of large ones less is moved then."""
+It may change tensors of the state in place, and return these: of large ones less is moved then. A function of its
+arguments, which never asks a graphics card for a number (as ``item`` does), and is not called again once it is played
+back. How many random numbers it draws is the same for every ward."""
 
 Say = Callable[[State, Public], Tensor]
-"""(state, public) -> what the ward has to say, of the same shape for every ward. It leaves the state as it is."""
+"""(state, public) -> what the ward has to say, of the same shape for every ward. It leaves the state as it is.
 
-Code = tuple[Any, tuple[str, ...], bool]
-"""What wards do: public code, the names of public values it is told, and whether all wards do it."""
-Steps = dict[str, tuple[Code, Step]]
-"""What they did last, of each kind, as a step that may be played back."""
+Otherwise as `Learn`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Code:
+    """What wards do.
+
+    Attributes:
+        work: Public code, a `Learn` or a `Say`.
+        names: Of the public values it is told, in their order.
+        every: Whether all wards do it; if not, their numbers come before these values.
+    """
+
+    work: Callable[..., Any]
+    names: tuple[str, ...]
+    every: bool
+
+    def told(self, given: tuple[Tensor, ...]) -> tuple[Tensor | None, Public]:
+        """The numbers of the wards ``[w]``, or None for all, and the public values."""
+        rows, values = (None, given) if self.every else (given[0], given[1:])
+        return rows, dict(zip(self.names, values, strict=True))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,21 +78,20 @@ class Household:
 
 
 def lesson_of(images: Tensor, labels: Tensor, facts: PublicFacts, household: Household, code: Code) -> Step:
-    """The step that teaches wards: records ``[w, b]``, which wards have none ``[w]``, and what they are told.
+    """The step that teaches wards, of records ``[w, b]``, which wards have none ``[w]``, and what `Code.told` takes.
 
-    That is the numbers of the wards ``[w]``, unless all learn, and public values.
+    Guarantee: the state of a ward becomes a function of its state, of the records in its row, of public values and of
+    random numbers; those of wards that do not take part stay. What is made of a ward without records is not to be used.
     """
-    learn, names, every = code
 
     def lesson(records: Tensor, empty: Tensor, *given: Tensor) -> Tensor:
-        rows, values = (None, given) if every else (given[0], given[1:])
-        public = dict(zip(names, values, strict=True))
+        rows, public = code.told(given)
         for part in _parts(household, len(records)):
             place = part if rows is None else rows[part]
             state = {name: value[place] for name, value in household.states.items()}
             shown = shown_to(images, labels, facts, records[part], empty[part])
             with torch.no_grad():
-                after = vmap(lambda s, x, y: learn(s, x, y, public), randomness="different")(state, *shown)
+                after = vmap(lambda s, x, y: code.work(s, x, y, public), randomness="different")(state, *shown)
             if {n: (v.shape, v.dtype) for n, v in after.items()} != {n: (v.shape, v.dtype) for n, v in state.items()}:
                 raise ConfigError("learning must leave the tensors of a ward's state as many, and of the same form")
             _settle(state, after)
@@ -86,27 +104,36 @@ def lesson_of(images: Tensor, labels: Tensor, facts: PublicFacts, household: Hou
 
 
 def hearing_of(household: Household, code: Code) -> Step:
-    """The step that hears wards: what they are told, as in a lesson -> what they say ``[w, ...]``."""
-    say, names, every = code
+    """The step that hears wards: what `Code.told` takes -> what they say ``[w, ...]``.
+
+    Guarantee: row i is a function of ward i alone, of public values and of random numbers, and all rows have one form.
+    It shares no memory with a state or an argument.
+    """
 
     def hearing(*given: Tensor) -> Tensor:
-        rows, values = (None, given) if every else (given[0], given[1:])
-        public, found = dict(zip(names, values, strict=True)), []
-        for part in _parts(household, len(household.sizes) if rows is None else len(rows)):
+        rows, public = code.told(given)
+        count, found = len(household.sizes) if rows is None else len(rows), None
+        for part in _parts(household, count):
             place = part if rows is None else rows[part]
-            found.append(said_by(say, {name: value[place] for name, value in household.states.items()}, public))
-            if (found[-1].shape[1:], found[-1].dtype) != (found[0].shape[1:], found[0].dtype):
+            said = said_by(code.work, {name: value[place] for name, value in household.states.items()}, public)
+            found = said.new_empty(count, *said.shape[1:]) if found is None else found
+            if (said.shape[1:], said.dtype) != (found.shape[1:], found.dtype):
                 # Added up, it might be counted several times.
                 raise ConfigError(
                     "wards must all say something of the same form; `say` must be a function of its arguments"
                 )
-        return torch.cat(found)
+            found[part] = said
+        assert found is not None
+        return found
 
     return hearing
 
 
 def said_by(say: Say, states: State, public: Public) -> Tensor:
-    """What wards of these states say; that they may not change, lest it be known who was asked."""
+    """What wards of these states say.
+
+    Guarantee: states are as they were, or it is refused: else it could be known who was asked.
+    """
     before = [value._version for value in states.values()]
     with torch.no_grad():
         said = vmap(lambda state: say(state, public), randomness="different")(states)
@@ -125,7 +152,7 @@ def shown_to(
 ) -> tuple[Tensor, Tensor]:
     """Of records ``[w, b]``, normalised images ``[w, b, c, h, w]`` and labels ``[w, b]``.
 
-    A ward without records is shown blank images, never those of another, and what it makes of them is thrown away.
+    Guarantee: a row is made of the records in it; that of a ward without records is blank, whatever these are.
     """
     blank = empty[:, None]
     shown = torch.where(blank[..., None, None, None], 0.0, normalise(images[records], facts))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator
 
@@ -25,7 +26,7 @@ from torch import Tensor
 from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.privacy.noise import NoiseSource
-from privset.privacy.ward_steps import Code, Household, Learn, Public, Say, State, Steps, hearing_of, lesson_of, said_by
+from privset.privacy.ward_steps import Code, Household, Learn, Public, Say, State, hearing_of, lesson_of, said_by
 from privset.recording import Step, recorded, sent
 
 Begin = Callable[[range], State]
@@ -37,6 +38,10 @@ is reckoned by, and the fewer parts wards are taken in, the less it waits for th
 
 _BEGUN_AT_ONCE = 256
 """Wards whose first states are made together, in memory beside that of all."""
+
+
+_Steps = dict[str, tuple[Code, Step]]
+"""What wards did last, of each kind, as a step that may be played back."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -60,7 +65,7 @@ class Guardian:
         labels: Their labels ``[n]``, likewise.
         facts: What is public about them.
         noise: Where shards and the wards' own random numbers come from.
-        chunk: Images looked at together; None chooses. Wards draw their dice chunk by chunk.
+        chunk: Images looked at together; None chooses. What wards draw, beside batches, they draw chunk by chunk.
     """
 
     def __init__(
@@ -68,7 +73,7 @@ class Guardian:
     ) -> None:
         self._images, self._labels, self._facts, self._noise, self._chunk = images, labels, facts, noise, chunk
         self._households: dict[Wards, Household] = {}
-        self._steps: dict[Wards, Steps] = {}
+        self._steps: dict[Wards, _Steps] = {}
         self._rehearsed: dict[Wards, tuple[object, Tensor]] = {}
 
     def appoint(self, count: int, begin: Begin, batch_size: int) -> Wards:
@@ -116,16 +121,20 @@ class Guardian:
         random numbers of its own; a ward without records stays as it began. Where ``learn`` fails, some may be half
         taught, so all of them are dismissed: no one hears them any more.
         """
-        household, steps = self._of(wards), self._steps[wards]
+        household, told = self._of(wards), self._told(which, public)
+        steps = self._steps[wards]
         del self._households[wards], self._steps[wards]  # until all are taught
         numbers = torch.arange(wards.count) if which is None else which.cpu()
         idle, begun = numbers[household.sizes[numbers] == 0], {}
         if len(idle):
             idle = sent(idle, self._images.device)
             begun = {name: value[idle] for name, value in household.states.items()}
-        step = self._kept(steps, "lesson", (learn, tuple(public), which is None), household)
+        code = Code(learn, tuple(public), which is None)
+        write = functools.partial(lesson_of, self._images, self._labels, self._facts)
+        step = self._kept(steps, "lesson", household, code, write)
+        shown = self._drawn(household, wards, numbers)
         with self._dice(household):
-            step(*self._drawn(household, wards, numbers), *self._given(which, public))
+            step(*shown, *told)
         for name, value in begun.items():
             household.states[name][idle] = value
         self._households[wards], self._steps[wards] = household, steps
@@ -139,9 +148,10 @@ class Guardian:
         parts have one form. It is private: to be bounded and covered in noise before anyone sees it.
         """
         household = self._of(wards)
-        step = self._kept(self._steps[wards], "hearing", (say, tuple(public), which is None), household)
+        code = Code(say, tuple(public), which is None)
+        step, told = self._kept(self._steps[wards], "hearing", household, code, hearing_of), self._told(which, public)
         with self._dice(household):
-            said = step(*self._given(which, public))
+            said = step(*told)
         yield from said.split(household.at_once)
 
     def rehearse(self, wards: Wards, say: Say, public: Public) -> Tensor:
@@ -159,23 +169,26 @@ class Guardian:
             self._rehearsed[wards] = piece, said
         return said
 
-    def _kept(self, steps: Steps, kind: str, code: Code, household: Household) -> Step:
-        """A lesson or a hearing of all wards as one step, which a graphics card records; the last of each is kept."""
+    def _kept(self, steps: _Steps, kind: str, household: Household, code: Code, write: Callable[..., Step]) -> Step:
+        """A step of all wards together, which a graphics card records; the last of each kind is kept.
+
+        What is written knows neither of the guardian nor of what keeps it, so that states are gone when it is.
+        """
         known, step = steps.get(kind, (None, None))
         if step is None or known != code:
-            # Closures that know neither of the guardian nor of what keeps them, so that states go when it does.
-            if kind == "lesson":
-                written = lesson_of(self._images, self._labels, self._facts, household, code)
-            else:
-                written = hearing_of(household, code)
-            step = recorded(written, self._images.device)
-            steps[kind] = code, step
+            steps[kind] = code, (step := recorded(write(household, code), self._images.device))
         return step
 
-    def _given(self, which: Tensor | None, public: Public) -> list[Tensor]:
-        """What a step is told: numbers of wards, unless it is about all of them, and public values."""
-        some = [] if which is None else [sent(which.cpu(), self._images.device)]
-        return [*some, *public.values()]
+    def _told(self, which: Tensor | None, public: Public) -> list[Tensor]:
+        """What a step is told: numbers of wards, unless it is about all of them, and public values.
+
+        Those of another device would be what they were, where a step is played back.
+        """
+        device = self._images.device
+        if wrong := [name for name, value in public.items() if value.device.type != device.type]:
+            raise ConfigError(f"public values must be tensors on {device.type}, where wards are; {wrong[0]} is not")
+        some = [] if which is None else [sent(which.cpu(), device)]
+        return [*some, *(value.detach() for value in public.values())]
 
     def _of(self, wards: Wards) -> Household:
         if wards not in self._households:
@@ -184,6 +197,8 @@ class Guardian:
 
     def _at_once(self, wards: Wards) -> int:
         """As many wards as suit the device; on a card 8 MB an image, more for one that is larger than 32x32.
+
+        That is many times what a lesson takes, so that those that are recorded, each with memory of its own, find room.
 
         Only of what is public: how wards are divided changes the last digits of all of them, so it may not depend on
         what is free at the moment, and so on how many shards are empty.
