@@ -43,10 +43,18 @@ RECIPES_AGAIN = Study(
 
 PRECISION = Study(
     name="precision",
-    what="all real records by networks whose maps a graphics card keeps in bfloat16, as it does for every set of full "
+    what="all real records by networks whose maps a graphics card keeps in 16 bits, as it does for every set of full "
     "size (`paper`), and in float32 (`float32`)",
     cells=tuple(
-        dataclasses.replace(cell, recipes=("paper", "float32"), published=None)
+        dataclasses.replace(
+            cell,
+            name=cell.name if network == "convnet" else f"{cell.name}-{network}",
+            classifier=network,
+            networks=cell.networks if network == "convnet" else 1,
+            recipes=("paper", "float32"),
+            published=None,
+        )
         for cell in REAL_DATA.choose(("*mnist-all",))
+        for network in ("convnet", "alexnet", "vgg11", "resnet18")
     ),
 )
