@@ -163,7 +163,7 @@ def _train_group(
             found = [slope for slope in slopes if slope is not None]
             torch._foreach_div_(found, magnified(half))  # type: ignore[attr-defined] - as torch.optim does
         for weight, slope in zip(weights, slopes, strict=True):
-            weight.grad = slope
+            weight.grad = None if slope is None else _lying_like(weight, slope)
         optimiser.step()
         return loss.detach()
 
@@ -183,6 +183,11 @@ def _train_group(
             _check_finite([loss, *weights], classifier, recipe, epoch)
     optimiser.zero_grad()  # gradients would keep the memory of a recording
     _part(networks, weights)
+
+
+def _lying_like(weight: Tensor, slope: Tensor) -> Tensor:
+    """The slope, its numbers in memory as those of the weight are: the fused optimiser takes no others."""
+    return slope if slope.stride() == weight.stride() else torch.empty_like(weight).copy_(slope)
 
 
 def _mixed(batch: Tensor, aims: Tensor, generators: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:
