@@ -160,6 +160,23 @@ def test_in_half_width_networks_learn_nearly_the_same_and_shallow_ones_the_same(
     assert (error > 0) == changes
 
 
+def test_slopes_lie_as_their_weights_do(halves: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The optimiser of a graphics card takes no others, and the form of AlexNet there has channels last."""
+    given, steps = set_of(halves, 8, torch.float32), []
+
+    class Watched(torch.optim.SGD):
+        def step(self, closure=None):
+            weights = [weight for group in self.param_groups for weight in group["params"]]
+            steps.append([weight.grad is None or weight.grad.stride() == weight.stride() for weight in weights])
+            return super().step(closure)
+
+    monkeypatch.setattr(training, "fused", fused_for_a_card)
+    monkeypatch.setattr(torch.optim, "SGD", Watched)
+    train(given, classifier="alexnet", recipe=dataclasses.replace(RECIPE, epochs=1, full_rate_epochs=1), seeds=[4])
+    assert len(steps) >= 1
+    assert all(map(all, steps))
+
+
 @pytest.mark.parametrize("change", [{"augment": True}, {"batch_size": 7}, {"full_rate_epochs": 5}])
 def test_every_setting_counts(digits: Dataset, change: dict) -> None:
     given = set_of(digits, 19)

@@ -167,6 +167,10 @@ class Results:
         known = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
         return self._parts / f"{first.name}.{number}.{known[:8]}"
 
+    def preview(self, cell: Cell) -> Path:
+        """The picture of the first set of the cell, named after the first of those that train on it."""
+        return self.folder / f"{self._sharing(cell, 0)[0].name}.png"
+
     def pieces_note(self, cell: Cell, number: int) -> Path:
         """What earlier calls spent on such a set; beside its folder, which is all the set's own."""
         folder = self.work_folder(cell, number)

@@ -199,9 +199,7 @@ class _Bench:
             note, until = shelf.pieces_note(cell, number), until if in_pieces(cell) else None
             piece = Piece(note, self.observer, until=until, commit=origin["commit"])
         if cell.stages is None:
-            evaluations, generated = self._evaluate(
-                cell, number, dataset, shelf.folder / f"{cell.name}.png", work, piece, tested
-            )
+            evaluations, generated = self._evaluate(cell, number, dataset, shelf.preview(cell), work, piece, tested)
             found: dict[str, Any] = {
                 recipe: {"accuracies": list(one.accuracies), "seconds": one.seconds}
                 for recipe, one in evaluations.items()
