@@ -39,3 +39,18 @@ def test_nothing_is_told_unless_asked_or_where_noisy_counts_themselves_are_used(
     assert code == 2
     assert "leave --tell-votes out" in " ".join(told.split())
     assert not list(tmp_path.glob("two*"))
+
+
+def test_the_data_holder_alone_is_told_how_many_records_of_a_large_class_are_in_no_shard(call, tmp_path):
+    rng, labels = np.random.default_rng(0), np.array([0] * 40 + [1] * 10 + [2] * 10)
+    np.savez(tmp_path / "own.npz", x=rng.integers(0, 255, (60, 8, 8), dtype=np.uint8), y=labels)
+    words = ["generate", tmp_path / "own.npz", "--method", "g-pate", *TINY.replace("60", "5").split()]
+    for more, count in ((["--by-class"], 1), ([], 0)):
+        out = tmp_path / f"release{count}"
+        code, said, told = call(*words, *more, "--json", "--out", out)
+        assert code == 0, told
+        assert " ".join(told.split()).count("20 record(s) of classes that are larger than others") == count
+        assert "larger than others" not in said
+        released = b"".join(path.read_bytes() for path in out.rglob("*") if path.is_file())
+        assert b"larger than others" not in released
+        assert call("verify", out)[0] == 0

@@ -114,7 +114,12 @@ def stopping(method: Method[Any]) -> str:
 
 
 def warn_of_contributions(tally: Tally) -> None:
-    """Tell the data holder of records that counted as zero."""
+    """Tell the data holder of records that counted as zero, or not at all."""
+    if tally.left_out:
+        console.warn(
+            f"For the data holder only, not to be published: {tally.left_out:,} record(s) of classes that are larger "
+            "than others were in no shard. Without --by-class, all are in one."
+        )
     if tally.not_finite:
         console.warn(
             f"For the data holder only, not to be published: {tally.not_finite:,} contribution(s) were not finite and "

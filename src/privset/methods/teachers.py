@@ -53,10 +53,13 @@ _MOST_STEPS = 100_000
 class TeacherConfig(SetConfig):
     """Settings of a generator that learns from teachers."""
 
-    earlier: ClassVar = {"same_codes": False}
+    earlier: ClassVar = {"same_codes": False, "by_class": False}
 
     teachers: int | None = None
     """Discriminators, each with a shard of the records; None is one for every 15 records."""
+    by_class: bool = False
+    """Whether shards are dealt class by class, as DataLens publishes it, so that teachers know about as much of each;
+    if not, every record draws its own. Of a class that is much larger than others, some records are then in none."""
     batch_size: int = 15
     """Records of its own shard that a teacher learns from in a step, and as many generated ones."""
     pretraining: int = 0
@@ -227,7 +230,9 @@ class TeacherMethod(SetMethod[Config]):
         adam = Adam(weights, betas=_BETAS)
         adam.set_rate(config.rate)
         begin, learn = teaching(config, facts, teacher_seed, device)
-        wards = curator.appoint(config.teachers_for(facts), begin, batch_size=config.batch_size)
+        wards = curator.appoint(
+            config.teachers_for(facts), begin, batch_size=config.batch_size, by_class=config.by_class
+        )
         moves, steps = self._moves(curator, plan, wards, random), plan.events[0].count
         taken, codes = torch.zeros((), device=device), self._codes(generator, classes, random)
 

@@ -23,6 +23,8 @@ class Tally:
 
     def __init__(self) -> None:
         self._not_finite: Tensor | int = 0
+        self.left_out = 0
+        """Records that no ward learns from, since their class has too many for the seats there are."""
         self.agreement = Agreement()
         """What votes cost by an accountant that looks at them."""
 

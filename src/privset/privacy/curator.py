@@ -80,7 +80,7 @@ class Curator:
         self._answer_gradient, self._answer_total, self._remember = summing(
             images, labels, facts, noise, device, chunk, tally, kept
         )
-        guardian = Guardian(images, labels, facts, noise, chunk)
+        guardian = Guardian(images, labels, facts, noise, chunk, tally)
         self._appoint, self._teach = keeping(guardian)
         self._check_votes, self._answer_votes = answering(guardian, noise, tally)
         self._answer_pullback, self._train_by_pullback = pulling(images, labels, facts, noise, tally)
@@ -160,18 +160,21 @@ class Curator:
         self._pay(question)
         return self._answer_total(question, statistic, block)
 
-    def appoint(self, count: int, begin: Begin, *, batch_size: int) -> Wards:
+    def appoint(self, count: int, begin: Begin, *, batch_size: int, by_class: bool = False) -> Wards:
         """``count`` networks that stay here, each with a shard of the records: nothing is answered or charged.
 
-        Guarantee: every record is in one shard, drawn uniformly and independently of all others. What is returned is a
-        name that leads to nothing.
+        Guarantee: every record is in one shard at most, and one record more changes one of them. Unless they are dealt
+        ``by_class``, a record's shard is drawn uniformly and independently of all others. What is returned is a name
+        that leads to nothing.
 
         Args:
             count: How many.
             begin: Their first states, by public seeds; called with a range of their numbers.
             batch_size: Records of its own shard that a ward learns from in a step; smaller ones are gone through again.
+            by_class: Whether wards have about as many records of each class; of a class that is much larger than
+                others, some are then in no shard.
         """
-        return self._appoint(count, begin, batch_size)
+        return self._appoint(count, begin, batch_size, by_class)
 
     def teach(self, wards: Wards, learn: Learn, public: Public, *, which: Tensor | None = None) -> None:
         """One step of every ward, or of some, from a batch of its own shard: nothing is answered or charged.

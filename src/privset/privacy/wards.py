@@ -4,10 +4,8 @@ Teachers (G-PATE, DataLens) and critics (GS-WGAN) look at records without noise.
 their shards and their states, only closures of the curator hold the guardian, and a method has a `Wards`, which is a
 name. What wards say leaves through the noisy answers to a question alone; to teach them answers nothing.
 
-Every record is put into a shard by a draw of its own, independent of all other records. So one record more or less
-changes one shard by that record and moves no other. A shuffled list cut into equal pieces has not got this property:
-one record more moves the borders of all pieces, and then every ward may differ. The price is shards of different sizes,
-some of which may be empty.
+Every record is put into one shard at most, so that one record more or less changes one of them
+(`privset.privacy.shards`). The price is shards of different sizes, some of which may be empty.
 
 What a method gives is public code for ONE ward; `privset.privacy.ward_steps` has many run it, each kept apart.
 """
@@ -25,6 +23,8 @@ from torch import Tensor
 
 from privset.errors import ConfigError
 from privset.facts import PublicFacts
+from privset.privacy import shards
+from privset.privacy.clipping import Tally
 from privset.privacy.noise import NoiseSource
 from privset.privacy.ward_steps import Code, Household, Learn, Public, Say, State, hearing_of, lesson_of, said_by
 from privset.recording import Step, recorded, sent
@@ -66,26 +66,37 @@ class Guardian:
         facts: What is public about them.
         noise: Where shards and the wards' own random numbers come from.
         chunk: Images looked at together; None chooses. What wards draw, beside batches, they draw chunk by chunk.
+        tally: Receives what the data holder alone may see.
     """
 
     def __init__(
-        self, images: Tensor, labels: Tensor, facts: PublicFacts, noise: NoiseSource, chunk: int | None
+        self,
+        images: Tensor,
+        labels: Tensor,
+        facts: PublicFacts,
+        noise: NoiseSource,
+        chunk: int | None,
+        tally: Tally | None = None,
     ) -> None:
+        self._tally = tally or Tally()
         self._images, self._labels, self._facts, self._noise, self._chunk = images, labels, facts, noise, chunk
         self._households: dict[Wards, Household] = {}
         self._steps: dict[Wards, _Steps] = {}
         self._rehearsed: dict[Wards, tuple[object, Tensor]] = {}
 
-    def appoint(self, count: int, begin: Begin, batch_size: int) -> Wards:
+    def appoint(self, count: int, begin: Begin, batch_size: int, by_class: bool = False) -> Wards:
         """Put every record into one of ``count`` shards and begin a ward for each, whether or not it is empty.
 
-        Guarantee: shards are disjoint, and a record's shard is uniform and independent of all other records.
+        Guarantee: shards are disjoint, and one record more changes one of them. Unless they are dealt ``by_class``, a
+        record's shard is uniform and independent of all other records.
         """
         if count < 1 or batch_size < 1:
             raise ConfigError(f"appoint at least one ward, of at least one record a step, not {count} and {batch_size}")
         random = torch.Generator().manual_seed(int(self._noise.bits(1)[0]) >> 1)
-        shard = torch.from_numpy(self._noise.integers(count, len(self._labels)))
-        sizes = torch.bincount(shard, minlength=count)
+        shard = self._shards(count, by_class)
+        taken = shard[shard != shards.NONE]
+        sizes = torch.bincount(taken, minlength=count)
+        self._tally.left_out += len(shard) - len(taken)
         device = self._images.device
         states: State = {}
         first: State = {}
@@ -104,7 +115,7 @@ class Guardian:
                 states[name][part : part + len(numbers)] = value.detach().to(device)
         self._households[wards] = Household(
             order=shard.argsort(stable=True),
-            starts=sizes.cumsum(0) - sizes,
+            starts=len(shard) - len(taken) + sizes.cumsum(0) - sizes,
             sizes=sizes,
             states=states,
             begun=first,
@@ -113,6 +124,14 @@ class Guardian:
         )
         self._steps[wards] = {}
         return wards
+
+    def _shards(self, count: int, by_class: bool) -> Tensor:
+        """Of every record ``[n]``; of some, if they are dealt by class, `shards.NONE`, which sorts first."""
+        if not by_class:
+            return shards.drawn(self._noise, len(self._labels), count)
+        classes = len(self._facts.classes)
+        seats = shards.seats_for(self._facts.size, count, classes)
+        return shards.dealt(self._noise, self._labels, count, classes=classes, seats=seats)
 
     def teach(self, wards: Wards, learn: Learn, public: Public, which: Tensor | None = None) -> None:
         """One step of every ward, or of those of the numbers ``which [k]``, each from a batch of its own shard.
@@ -260,9 +279,9 @@ def places(sizes: Tensor, dice: Tensor) -> Tensor:
 
 def keeping(
     guardian: Guardian,
-) -> tuple[Callable[[int, Begin, int], Wards], Callable[[Wards, Learn, Public, Tensor | None], None]]:
+) -> tuple[Callable[[int, Begin, int, bool], Wards], Callable[[Wards, Learn, Public, Tensor | None], None]]:
     """The functions that appoint and teach: closures, since a bound method would show whose it is."""
     return (
-        lambda count, begin, batch_size: guardian.appoint(count, begin, batch_size),
+        lambda count, begin, batch_size, by_class: guardian.appoint(count, begin, batch_size, by_class),
         lambda wards, learn, public, which: guardian.teach(wards, learn, public, which),
     )

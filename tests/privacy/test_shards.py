@@ -1,0 +1,102 @@
+import collections
+import fractions
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.conftest import facts_for
+
+from privset.privacy import Tally, seeded_noise
+from privset.privacy.shards import NONE, dealt, drawn, seats_for
+from privset.privacy.wards import Guardian
+
+
+class Dice:
+    """Noise whose words come to these orders, one after the other."""
+
+    def __init__(self, *orders):
+        self._orders = iter(orders)
+
+    def bits(self, count):
+        order = next(self._orders)
+        assert len(order) == count
+        words = np.empty(count, dtype=np.uint64)
+        words[list(order)] = np.arange(count, dtype=np.uint64)
+        return words
+
+
+def seatings(size, wards, seats):
+    """Every seating of records of one class, as shards by record, with its probability."""
+    found: dict[tuple[int, ...], fractions.Fraction] = collections.defaultdict(fractions.Fraction)
+    orders = [list(itertools.permutations(range(number))) for number in (wards * seats, size)]
+    for seating, guests in itertools.product(*orders):
+        dice: Any = Dice(seating, guests)
+        shards = dealt(dice, torch.zeros(size, dtype=torch.int64), wards, classes=1, seats=seats)
+        found[tuple(shards.tolist())] += fractions.Fraction(1, len(orders[0]) * len(orders[1]))
+    return found
+
+
+@pytest.mark.parametrize(("size", "wards", "seats"), [(0, 2, 1), (1, 2, 1), (2, 2, 1), (3, 2, 1), (2, 3, 1), (3, 2, 2)])
+def test_one_record_more_changes_one_shard_at_most(size, wards, seats):
+    """The pairs of Lemma 0, all of them, whichever record is z."""
+    for z in range(size + 1):
+        without: dict[tuple[int, ...], fractions.Fraction] = collections.defaultdict(fractions.Fraction)
+        for shards, probability in seatings(size + 1, wards, seats).items():
+            others, mine = [*shards[:z], *shards[z + 1 :]], shards[z]
+            waiting = [number for number, shard in enumerate(others) if shard == NONE]
+            for lucky in waiting if mine != NONE and waiting else [None]:
+                after = [mine if number == lucky else shard for number, shard in enumerate(others)]
+                without[tuple(after)] += probability / (len(waiting) if lucky is not None else 1)
+                moved = [pair for pair in zip(others, after, strict=True) if pair[0] != pair[1]]
+                assert {shard for pair in moved for shard in pair} <= {NONE, mine}
+        assert without == seatings(size, wards, seats)
+        assert sum(without.values()) == 1
+
+
+@pytest.mark.parametrize("sizes", [(30, 30, 30), (50, 10, 30), (90, 0, 0)])
+def test_no_shard_has_more_than_its_seats_and_no_seat_stays_empty_for_nothing(sizes):
+    labels = torch.arange(3).repeat_interleave(torch.tensor(sizes))
+    wards, seats = 10, seats_for(90, 10, 3)
+    shards = dealt(seeded_noise(1), labels, wards, classes=3, seats=seats)
+    assert seats == 3
+    for name, size in enumerate(sizes):
+        mine = shards[labels == name]
+        assert int((mine != NONE).sum()) == min(size, wards * seats)
+        assert torch.bincount(mine[mine != NONE], minlength=wards).max() <= seats
+
+
+def test_seats_are_uniform_and_drawn_anew():
+    labels, noise = torch.zeros(6, dtype=torch.int64), seeded_noise(0)
+    table = torch.stack([dealt(noise, labels, 4, classes=1, seats=1) for _ in range(4000)])
+    assert float((table == NONE).double().mean()) == pytest.approx(1 / 3)
+    for number in range(6):
+        counts = torch.bincount(table[:, number] + 1, minlength=5)[1:]
+        assert float(((counts - 4000 / 6) ** 2 / (4000 / 6)).sum()) < 25  # chi squared, 4 degrees or so
+    alone = drawn(noise, 4000, 4)
+    assert float(((torch.bincount(alone) - 1000) ** 2 / 1000).sum()) < 20
+
+
+def test_wards_by_class_learn_from_their_own_records_and_from_none_that_is_left_out():
+    size, labels = 60, torch.arange(3).repeat_interleave(torch.tensor([40, 10, 10]))
+    images = torch.zeros(size, 1, 8, 8, dtype=torch.uint8)
+    images[:, 0, 0, 0] = torch.arange(size)
+    tally, facts = Tally(), facts_for(size)
+    guardian = Guardian(images, labels, facts, seeded_noise(0), None, tally)
+
+    def note(state, images, labels, public):
+        shown = ((images[:, 0, 0, 0] * 0.5 + 0.5) * 255).round()
+        return {"seen": torch.maximum(state["seen"], (shown[:, None] == torch.arange(size)).any(0).float())}
+
+    wards = guardian.appoint(5, lambda numbers: {"seen": torch.zeros(len(numbers), size)}, 12, by_class=True)
+    for _ in range(3):
+        guardian.teach(wards, note, {})
+    seen = torch.cat(list(guardian.hear(wards, lambda state, public: state["seen"], {})))
+    assert set(seen.sum(0).tolist()) == {0.0, 1.0}  # of some no one learns, of others one ward
+    by_class = torch.stack([seen[:, labels == name].sum(1) for name in range(3)])
+    assert by_class[0].tolist() == [4.0] * 5
+    assert by_class[1:].max() <= 4
+    assert tally.left_out == 20 == int((seen.sum(0) == 0).sum())
+    assert math.isclose(float(by_class.sum()), 40)
