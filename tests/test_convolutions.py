@@ -71,7 +71,9 @@ def test_a_form_knows_how_large_maps_come_out(form):
 @needs_kernels
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("channels", "outs"), [(1, 40), (3, 5)])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 2**-7), (torch.float32, 1e-5)])  # digits are cut off
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.bfloat16, 2**-7), (torch.float16, 2**-10), (torch.float32, 1e-5)]
+)  # digits are cut off
 def test_images_are_convolved_in_float32(form, channels, outs, dtype, tolerance):
     images, weight = random(3, channels, *form.given), random(outs, channels, *form.kernel, seed=1)
     expected = F.conv2d(images, weight, None, form.stride, form.padding)
@@ -136,8 +138,9 @@ def test_slopes_by_the_weight_are_those_of_torch(form, channels, outs):
     assert found.dtype == torch.float32
     assert found.is_contiguous()
     torch.testing.assert_close(found.cpu().double(), expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
-    coarse = convolutions.by_weight(by.bfloat16(), given, form).cpu().double()
-    torch.testing.assert_close(coarse, expected, rtol=0.0, atol=0.02 * float(expected.abs().max()))
+    for dtype, tolerance in ((torch.bfloat16, 0.02), (torch.float16, 0.0025)):
+        coarse = convolutions.by_weight(by.to(dtype), given, form).cpu().double()
+        torch.testing.assert_close(coarse, expected, rtol=0.0, atol=tolerance * float(expected.abs().max()))
 
 
 @pytest.mark.parametrize("form", FORMS)

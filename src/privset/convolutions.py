@@ -116,6 +116,11 @@ def channels_first(maps: Tensor) -> Tensor:
     return found
 
 
+def lying_like(other: Tensor, values: Tensor) -> Tensor:
+    """Values of the shape of another tensor, in memory as that lies: themselves, or a copy."""
+    return values if values.stride() == other.stride() else torch.empty_like(other).copy_(values)
+
+
 def turned(maps: Tensor, *, last: bool) -> Tensor:
     """As `channels_last` or `channels_first`, and so that slopes are turned back on their way."""
     return _Turned.apply(maps, last)

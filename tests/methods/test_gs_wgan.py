@@ -12,12 +12,13 @@ from privset import recording
 from privset.data import Dataset, Records, load
 from privset.errors import BudgetError, ConfigError, ReleaseError
 from privset.facts import normalise
-from privset.methods import Execution
+from privset.methods import Execution, gs_wgan
 from privset.methods import lessons as lessons_of_critics
 from privset.methods.claim import REPLACE
 from privset.methods.gs_wgan import GsWgan, GsWganConfig, claimed_epsilon
 from privset.methods.lessons import Lessons
 from privset.networks.critics import Critic
+from privset.networks.residual import ResidualGenerator
 from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, Ledger, PrivacyBudget, calibrate, seeded_noise, spend
 from privset.release import replanning
@@ -320,6 +321,33 @@ def test_critics_learn_and_speak_on_tensor_cores_if_there_are_any(monkeypatch):
     lessons.learn(state, images, labels, {"pool": torch.rand(3, 4, 1, 8, 8), "taken": torch.zeros(())})
     lessons.say(state, {"fakes": images, "labels": labels})
     assert entered == [images.device] * 2
+
+
+def test_norms_follow_once_for_the_images_of_a_step_and_averages_follow_its_weights(monkeypatch):
+    facts = facts_for(60)
+    config = GsWganConfig(
+        per_class=2, critics=10, steps=6, taught=4, warm_up=2, critic_batch_size=4, batch_size=5, width=4, averaging=0.3
+    )
+    calls, shares = [], []
+    forward, approach = ResidualGenerator.forward, gs_wgan.approach
+
+    def watched(self, codes):
+        calls.append((torch.is_grad_enabled(), self.training))
+        return forward(self, codes)
+
+    def followed(averages, values, share):
+        shares.append(float(share))
+        approach(averages, values, share)
+
+    monkeypatch.setattr(ResidualGenerator, "forward", watched)
+    monkeypatch.setattr(gs_wgan, "approach", followed)
+    method, budget = GsWgan(config), PrivacyBudget(epsilon=50.0)
+    curator = Curator(records_for(facts), facts, Ledger(budget), seeded_noise(0))
+    method._synthesise(curator, method.plan(facts, budget), Execution(), Observer())
+    assert calls.count((True, False)) == config.steps  # for slopes, of what was made before
+    assert (True, True) not in calls
+    kept = [min(0.3, (1 + number) / (10 + number)) for number in range(config.steps)]
+    assert shares == pytest.approx([1 - one for one in kept])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics card")

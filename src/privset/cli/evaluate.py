@@ -38,7 +38,7 @@ class EvaluateArguments:
     """The network to train; see `privset methods`."""
     recipe: str = "paper"
     """How to train it: paper (as the code that came with it), quick, stated (as its text), plain, float32
-    (as paper, without bfloat16 on a card), or long."""
+    (as paper, without maps of 16 bits on a card), or long."""
     runs: int = 3
     """How many networks, each from its own initial weights."""
     seed: int = 0

@@ -18,6 +18,7 @@ import torch.nn.functional as F  # noqa: N812 - the name everyone knows it by
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
+from privset.convolutions import lying_like
 from privset.errors import PrivsetError
 from privset.evaluation.augmentation import Draw, augment
 from privset.evaluation.recipes import Recipe
@@ -155,7 +156,7 @@ def _train_group(
         else:
             aims = truth
         with half_width(images.device, half) if half else contextlib.nullcontext():
-            logits = forward(batch)
+            logits = forward(batch).to(batch.dtype)
         losses = F.cross_entropy(logits.flatten(0, 1), aims.flatten(0, 1), reduction="none")
         loss = losses.view_as(truth).mean(dim=1)
         slopes = torch.autograd.grad(magnified(half) * loss.sum(), weights, allow_unused=True)
@@ -163,7 +164,8 @@ def _train_group(
             found = [slope for slope in slopes if slope is not None]
             torch._foreach_div_(found, magnified(half))  # type: ignore[attr-defined] - as torch.optim does
         for weight, slope in zip(weights, slopes, strict=True):
-            weight.grad = None if slope is None else _lying_like(weight, slope)
+            # The fused optimiser takes no others.
+            weight.grad = None if slope is None else lying_like(weight, slope)
         optimiser.step()
         return loss.detach()
 
@@ -180,14 +182,9 @@ def _train_group(
             observer.step(len(networks))
         # A weight that is not a number never becomes one again, so a look now and then misses nothing.
         if epoch % CHECK_EVERY == 0 or epoch == recipe.epochs - 1:
-            _check_finite([loss, *weights], classifier, recipe, epoch)
+            _check_finite([loss, *weights], classifier, recipe, epoch, narrow=bool(half) and images.is_cuda)
     optimiser.zero_grad()  # gradients would keep the memory of a recording
     _part(networks, weights)
-
-
-def _lying_like(weight: Tensor, slope: Tensor) -> Tensor:
-    """The slope, its numbers in memory as those of the weight are: the fused optimiser takes no others."""
-    return slope if slope.stride() == weight.stride() else torch.empty_like(weight).copy_(slope)
 
 
 def _mixed(batch: Tensor, aims: Tensor, generators: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:
@@ -203,12 +200,12 @@ def _mixed(batch: Tensor, aims: Tensor, generators: Sequence[torch.Generator]) -
     return torch.stack(images), torch.stack(targets)
 
 
-def _check_finite(values: Sequence[Tensor], classifier: str, recipe: Recipe, epoch: int) -> None:
+def _check_finite(values: Sequence[Tensor], classifier: str, recipe: Recipe, epoch: int, *, narrow: bool) -> None:
     if not bool(torch.stack([value.isfinite().all() for value in values]).all()):
+        wider = ", or try the recipe float32, whose maps have more bits" if narrow else ""
         raise DivergedError(
             f"training {classifier} by the recipe {recipe.name} diverged: a loss or weight was not a finite "
-            f"number after epoch {epoch + 1} of {recipe.epochs}. Check the set for extreme values"
-            + (", or train by the recipe float32." if recipe.half_width else ".")
+            f"number after epoch {epoch + 1} of {recipe.epochs}. Check the set for extreme values{wider}."
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from privset.convolutions import lying_like
 from privset.facts import PublicFacts, pixel_range
 
 _PIECE = 2**14
@@ -63,7 +64,7 @@ class Adam:
     def _at_once(self, slopes: Sequence[Tensor]) -> None:
         """A step whose count was raised already, by one operation."""
         # Which wants all that belong together to lie alike.
-        alike = [_lying_like(value, slope) for value, slope in zip(self._values, slopes, strict=True)]
+        alike = [lying_like(value, slope) for value, slope in zip(self._values, slopes, strict=True)]
         together = zip(self._values, alike, self._means, self._squares, strict=True)
         kept = zip(*(piece for some in together for piece in _in_pieces(some)), strict=True)
         _move(*kept, count=self._count.float(), rate=self._rate.float(), betas=self._betas, decay=self._decay)
@@ -109,10 +110,6 @@ def _in_pieces(alike: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
 
 def _is_last(value: Tensor) -> bool:
     return value.ndim == 4 and value.is_contiguous(memory_format=torch.channels_last)
-
-
-def _lying_like(value: Tensor, slope: Tensor) -> Tensor:
-    return slope if slope.stride() == value.stride() else torch.empty_like(value).copy_(slope)
 
 
 @torch.no_grad()

@@ -156,7 +156,8 @@ def half_type(network: nn.Module) -> torch.dtype | None:
 
     Of a wide ConvNet in bfloat16. In deep networks norms of maps of few pixels magnify what was rounded, layer by
     layer, and gradients would point elsewhere; float16 has as many digits as the TF32 in which a card convolves
-    float32, and turns them as little (tests have both). Its slopes are to be `privset.networks.precision.magnified`.
+    float32, and turns the first gradients as little (tests have both). Its slopes are to be
+    `privset.networks.precision.magnified`.
 
     >>> half_type(ConvNet((1, 28, 28), 10)), half_type(ConvNet((1, 28, 28), 10, width=32))
     (torch.bfloat16, None)

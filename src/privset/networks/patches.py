@@ -32,7 +32,7 @@ KERNEL, STRIDE, PADDING = 5, 2, 2
 DIRECT = 8
 """Fewest channels of maps whose patches are not put into memory: what a tile gathers of a pixel is then worth it.
 `benchmarks/critics.py` times both ways, for 11 channels and more; without patches an operation takes a fifth to three
-quarters of the time. Numbers are cut to TF32 there, where the library rounds them: it is nearly three times as far from
+quarters of the time. Numbers are cut to TF32 there, where the library rounds them: results are 2.6 times as far from
 float64 (8e-4)."""
 
 

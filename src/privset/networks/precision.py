@@ -36,8 +36,8 @@ def half_width(device: torch.device, dtype: torch.dtype = torch.bfloat16) -> con
 def magnified(dtype: torch.dtype | None) -> float:
     """What to multiply a loss by so that slopes of it are numbers of this type, and to divide them by afterwards.
 
-    Numbers of float16 lie between 6e-8 and 65,504, and slopes of a mean over a batch are rarely above 1. A power of 2,
-    so that nothing is rounded by it.
+    Numbers of float16 lie between 6e-8 and 65,504, and have fewer digits below 6e-5; slopes of a mean over a batch are
+    rarely above 1. A power of 2, so that nothing is rounded by it.
 
     >>> magnified(torch.float16), magnified(torch.bfloat16), magnified(None)
     (1024.0, 1.0, 1.0)

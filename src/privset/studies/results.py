@@ -167,9 +167,14 @@ class Results:
         known = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
         return self._parts / f"{first.name}.{number}.{known[:8]}"
 
-    def preview(self, cell: Cell) -> Path:
-        """The picture of the first set of the cell, named after the first of those that train on it."""
-        return self.folder / f"{self._sharing(cell, 0)[0].name}.png"
+    def preview(self, cell: Cell) -> Path | None:
+        """The picture of the first set of the cell, named after the first cell that trains on it.
+
+        None if that one is on file, and so is its picture: the set may have been made by other code.
+        """
+        first = self._sharing(cell, 0)[0]
+        path = self.folder / f"{first.name}.png"
+        return None if path.exists() and self.cell(first) is not None else path
 
     def pieces_note(self, cell: Cell, number: int) -> Path:
         """What earlier calls spent on such a set; beside its folder, which is all the set's own."""

@@ -245,7 +245,14 @@ class _Bench:
         }
 
     def _evaluate(
-        self, cell: Cell, number: int, dataset: Dataset, preview: Path, work: Path, piece: Piece | None, tested: float
+        self,
+        cell: Cell,
+        number: int,
+        dataset: Dataset,
+        preview: Path | None,
+        work: Path,
+        piece: Piece | None,
+        tested: float,
     ) -> tuple[dict[str, Evaluation], float]:
         """What is measured by each recipe, and the seconds it took to make what is measured."""
         device = {"device": self.execution.device, "observer": self.observer}
@@ -262,7 +269,7 @@ class _Bench:
             made = self._go_on(cell, number, dataset, work, piece)
             piece.check(tested)
             self._made = {key: made}
-            if number == 0 and not isinstance(made[0], ClassifierRelease):  # not of each network
+            if number == 0 and preview is not None and not isinstance(made[0], ClassifierRelease):
                 write(preview, (made[0].path / PREVIEW_FILE).read_bytes())
         release, generated = self._made[key]
         if isinstance(release, ClassifierRelease):

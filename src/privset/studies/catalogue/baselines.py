@@ -52,7 +52,7 @@ _PUBLISHED_SETTINGS: dict[tuple[str, str, str], dict[str, Any]] = {
 SETS = 2
 """Sets of each cell; three networks learn from each."""
 _LONG = ("gs-wgan", "dp-sinkhorn")
-"""Whose published runs take a graphics card more than a quarter of an hour each: of these one set is made."""
+"""Whose published runs take a graphics card more than five minutes each: of these one set is made."""
 
 
 def _baseline(method: str, data: str, named: str, **more: Any) -> Cell:
@@ -87,7 +87,7 @@ def _by_another_network(method: str, data: str, network: str) -> Cell:
 def _as_dealt(data: str, named: str) -> Cell:
     """DataLens as published in two things more, which its preset has not: shards by class, and the same codes."""
     cell = _as_published("datalens", data, named)
-    settings = cell.settings | {"by_class": True, "same_codes": True}
+    settings = {**cell.settings, "by_class": True, "same_codes": True}
     return dataclasses.replace(cell, name=f"{cell.name}-dealt", settings=settings)
 
 
