@@ -150,9 +150,12 @@ def test_networks_that_are_trained_on_the_same_set_do_not_have_it_made_again(tmp
         assert found["seeds"]["sets"] == [0, 1, 2]
     assert {path.stem for path in (tmp_path / "toy").glob("*.png")} == {"first-convnet", "second-convnet"}
     run(dataclasses.replace(study, cells=tuple(cells)), cells=["first-lenet"], results=tmp_path / "later")
-    assert [path.stem for path in (tmp_path / "later" / "toy").glob("*.png")] == [
-        "first-convnet"
-    ]  # of the set, whoever asks
+    (picture,) = (tmp_path / "later" / "toy").glob("*.png")
+    assert picture.stem == "first-convnet"  # of the set, whoever asks
+    (tmp_path / "toy" / "first-lenet.json").unlink()
+    (tmp_path / "toy" / "first-convnet.png").write_bytes(b"that of the set which is on file")
+    run(dataclasses.replace(study, cells=tuple(cells)), cells=["first-lenet"], results=tmp_path)
+    assert (tmp_path / "toy" / "first-convnet.png").read_bytes() == b"that of the set which is on file"
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
