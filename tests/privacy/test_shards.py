@@ -10,7 +10,7 @@ import torch
 from tests.conftest import facts_for
 
 from privset.privacy import Tally, seeded_noise
-from privset.privacy.shards import NONE, dealt, drawn, seats_for
+from privset.privacy.shards import NONE, _shuffled, dealt, drawn, seats_for
 from privset.privacy.wards import Guardian
 
 
@@ -28,32 +28,70 @@ class Dice:
         return words
 
 
-def seatings(size, wards, seats):
-    """Every seating of records of one class, as shards by record, with its probability."""
+def seatings(labels, wards, seats):
+    """Every seating of records of these classes, 0 and 1, as shards by record, with its probability."""
     found: dict[tuple[int, ...], fractions.Fraction] = collections.defaultdict(fractions.Fraction)
-    orders = [list(itertools.permutations(range(number))) for number in (wards * seats, size)]
-    for seating, guests in itertools.product(*orders):
-        dice: Any = Dice(seating, guests)
-        shards = dealt(dice, torch.zeros(size, dtype=torch.int64), wards, classes=1, seats=seats)
-        found[tuple(shards.tolist())] += fractions.Fraction(1, len(orders[0]) * len(orders[1]))
+    numbers = [number for name in (0, 1) for number in (wards * seats, labels.count(name))]
+    orders = [list(itertools.permutations(range(number))) for number in numbers]
+    each = fractions.Fraction(1, math.prod(map(len, orders)))
+    for chosen in itertools.product(*orders):
+        dice: Any = Dice(*chosen)
+        shards = dealt(dice, torch.tensor(labels, dtype=torch.int64), wards, classes=2, seats=seats)
+        found[tuple(shards.tolist())] += each
     return found
 
 
-@pytest.mark.parametrize(("size", "wards", "seats"), [(0, 2, 1), (1, 2, 1), (2, 2, 1), (3, 2, 1), (2, 3, 1), (3, 2, 2)])
-def test_one_record_more_changes_one_shard_at_most(size, wards, seats):
+@pytest.mark.parametrize(
+    ("labels", "wards", "seats"),
+    [
+        ([0], 2, 1),
+        ([0, 0, 0], 2, 1),
+        ([0, 0, 0, 0], 2, 1),
+        ([0, 0, 0], 3, 1),
+        ([0, 0], 2, 2),
+        ([0, 1], 2, 1),
+        ([0, 1, 0, 1], 2, 1),
+        ([0, 0, 1, 0], 2, 1),
+    ],
+)
+def test_one_record_more_changes_one_shard_at_most(labels, wards, seats):
     """The pairs of Lemma 0, all of them, whichever record is z."""
-    for z in range(size + 1):
+    for z, mine_of in enumerate(labels):
+        rest = [*labels[:z], *labels[z + 1 :]]
         without: dict[tuple[int, ...], fractions.Fraction] = collections.defaultdict(fractions.Fraction)
-        for shards, probability in seatings(size + 1, wards, seats).items():
+        for shards, probability in seatings(labels, wards, seats).items():
             others, mine = [*shards[:z], *shards[z + 1 :]], shards[z]
-            waiting = [number for number, shard in enumerate(others) if shard == NONE]
+            waiting = [number for number, shard in enumerate(others) if shard == NONE and rest[number] == mine_of]
             for lucky in waiting if mine != NONE and waiting else [None]:
                 after = [mine if number == lucky else shard for number, shard in enumerate(others)]
                 without[tuple(after)] += probability / (len(waiting) if lucky is not None else 1)
                 moved = [pair for pair in zip(others, after, strict=True) if pair[0] != pair[1]]
                 assert {shard for pair in moved for shard in pair} <= {NONE, mine}
-        assert without == seatings(size, wards, seats)
+        assert without == seatings(rest, wards, seats)
         assert sum(without.values()) == 1
+
+
+def test_words_that_are_the_same_are_drawn_again():
+    class Stuttering:
+        def __init__(self):
+            self._words = iter([np.array([5, 5, 7], dtype=np.uint64), np.array([9, 1, 4], dtype=np.uint64)])
+
+        def bits(self, count):
+            return next(self._words)
+
+    noise: Any = Stuttering()
+    assert _shuffled(noise, 3).tolist() == [1, 2, 0]
+
+
+def test_how_many_seats_there_are_is_known_to_everyone():
+    """It follows from the public size and the public classes, whatever records there are."""
+    tally, facts = Tally(), facts_for(60)
+    images, labels = torch.zeros(30, 1, 8, 8, dtype=torch.uint8), torch.zeros(30, dtype=torch.int64)
+    guardian = Guardian(images, labels, facts, seeded_noise(0), None, tally)
+    for times in (1, 2):
+        wards = guardian.appoint(5, lambda numbers: {"w": torch.zeros(len(numbers))}, 4, by_class=True)
+        assert guardian._of(wards).sizes.tolist() == [4] * 5  # ceil(60 / (5 wards x 3 classes))
+        assert tally.left_out == 10 * times
 
 
 @pytest.mark.parametrize("sizes", [(30, 30, 30), (50, 10, 30), (90, 0, 0)])

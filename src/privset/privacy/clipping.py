@@ -24,7 +24,8 @@ class Tally:
     def __init__(self) -> None:
         self._not_finite: Tensor | int = 0
         self.left_out = 0
-        """Records that no ward learns from, since their class has too many for the seats there are."""
+        """Records that no ward learns from, since their class has too many for the seats there are: of each time that
+        wards are appointed."""
         self.agreement = Agreement()
         """What votes cost by an accountant that looks at them."""
 

@@ -52,5 +52,8 @@ def seats_for(size: int, count: int, classes: int) -> int:
 
 
 def _shuffled(noise: NoiseSource, count: int) -> np.ndarray:
-    """The numbers below ``count`` in random order; that two words are the same does not happen in practice."""
-    return noise.bits(count).argsort(kind="stable")
+    """The numbers below ``count`` in random order, each equally likely: words of which two are alike are not used."""
+    words = noise.bits(count)
+    while len(np.unique(words)) < count:
+        words = noise.bits(count)
+    return words.argsort()

@@ -85,7 +85,7 @@ class Guardian:
         self._rehearsed: dict[Wards, tuple[object, Tensor]] = {}
 
     def appoint(self, count: int, begin: Begin, batch_size: int, by_class: bool = False) -> Wards:
-        """Put every record into one of ``count`` shards and begin a ward for each, whether or not it is empty.
+        """Put every record into at most one of ``count`` shards and begin a ward for each, whether or not it is empty.
 
         Guarantee: shards are disjoint, and one record more changes one of them. Unless they are dealt ``by_class``, a
         record's shard is uniform and independent of all other records.
@@ -96,7 +96,6 @@ class Guardian:
         shard = self._shards(count, by_class)
         taken = shard[shard != shards.NONE]
         sizes = torch.bincount(taken, minlength=count)
-        self._tally.left_out += len(shard) - len(taken)
         device = self._images.device
         states: State = {}
         first: State = {}
@@ -123,6 +122,7 @@ class Guardian:
             random=random,
         )
         self._steps[wards] = {}
+        self._tally.left_out += len(shard) - len(taken)
         return wards
 
     def _shards(self, count: int, by_class: bool) -> Tensor:
