@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from privset.privacy import Tally
 from privset.privacy.agreement import Agreement
 
 TINY = """--per-class 2 --epsilon 5 --teachers 60 --batch-size 4 --images 3 --steps 2 --projections 2 --code 3
@@ -41,7 +42,7 @@ def test_nothing_is_told_unless_asked_or_where_noisy_counts_themselves_are_used(
     assert not list(tmp_path.glob("two*"))
 
 
-def test_the_data_holder_alone_is_told_how_many_records_of_a_large_class_are_in_no_shard(call, tmp_path):
+def test_the_data_holder_alone_is_told_how_many_records_of_a_large_class_are_in_no_shard(call, tmp_path, monkeypatch):
     rng, labels = np.random.default_rng(0), np.array([0] * 40 + [1] * 10 + [2] * 10)
     np.savez(tmp_path / "own.npz", x=rng.integers(0, 255, (60, 8, 8), dtype=np.uint8), y=labels)
     words = ["generate", tmp_path / "own.npz", "--method", "g-pate", *TINY.replace("60", "5").split()]
@@ -54,3 +55,11 @@ def test_the_data_holder_alone_is_told_how_many_records_of_a_large_class_are_in_
         released = b"".join(path.read_bytes() for path in out.rglob("*") if path.is_file())
         assert b"larger than others" not in released
         assert call("verify", out)[0] == 0
+    monkeypatch.setattr(Tally, "left_out", property(lambda _: 7712345, lambda *_: None), raising=False)
+    code, said, told = call(*words, "--by-class", "--json", "--out", out := tmp_path / "unmistakable")
+    assert code == 0, told
+    assert "7,712,345 record(s)" in " ".join(told.split())
+    ledger = out.with_name("unmistakable.ledger.jsonl")
+    written = b"".join(path.read_bytes() for path in (*out.rglob("*"), ledger) if path.is_file())
+    assert "7712345" not in said
+    assert b"7712345" not in written

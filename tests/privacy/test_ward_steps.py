@@ -120,7 +120,7 @@ def test_words_are_no_window_into_a_state():
     assert torch.equal(said, before)
 
 
-def test_values_that_a_card_would_not_see_change_are_refused(monkeypatch):
+def test_values_that_a_card_would_not_see_change_are_refused():
     guardian = guardian_of()
     known = guardian.appoint(COUNT, begin, 3)
     elsewhere = {"weight": torch.ones((), device="meta")}

@@ -11,7 +11,7 @@ was. Random numbers are those of torch's own generators, which are seeded anew b
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -86,9 +86,7 @@ def lesson_of(images: Tensor, labels: Tensor, facts: PublicFacts, household: Hou
 
     def lesson(records: Tensor, empty: Tensor, *given: Tensor) -> Tensor:
         rows, public = code.told(given)
-        for part in _parts(household, len(records)):
-            place = part if rows is None else rows[part]
-            state = {name: value[place] for name, value in household.states.items()}
+        for part, place, state in _portions(household, rows, len(records)):
             shown = shown_to(images, labels, facts, records[part], empty[part])
             with torch.no_grad():
                 after = vmap(lambda s, x, y: code.work(s, x, y, public), randomness="different")(state, *shown)
@@ -113,9 +111,8 @@ def hearing_of(household: Household, code: Code) -> Step:
     def hearing(*given: Tensor) -> Tensor:
         rows, public = code.told(given)
         count, found = len(household.sizes) if rows is None else len(rows), None
-        for part in _parts(household, count):
-            place = part if rows is None else rows[part]
-            said = said_by(code.work, {name: value[place] for name, value in household.states.items()}, public)
+        for part, _, states in _portions(household, rows, count):
+            said = said_by(code.work, states, public)
             found = said.new_empty(count, *said.shape[1:]) if found is None else found
             if (said.shape[1:], said.dtype) != (found.shape[1:], found.dtype):
                 # Added up, it might be counted several times.
@@ -142,9 +139,16 @@ def said_by(say: Say, states: State, public: Public) -> Tensor:
     return said
 
 
-def _parts(household: Household, count: int) -> list[slice]:
-    """So many wards, as many at a time as are looked at together."""
-    return [slice(first, min(first + household.at_once, count)) for first in range(0, count, household.at_once)]
+def _portions(household: Household, rows: Tensor | None, count: int) -> Iterator[tuple[slice, slice | Tensor, State]]:
+    """All wards, or those of the numbers ``rows [count]``, as many at a time as are looked at together.
+
+    Of each portion which of the ``count`` it has, where their states are, and these: of all wards the very ones, of
+    some copies.
+    """
+    for first in range(0, count, household.at_once):
+        part = slice(first, min(first + household.at_once, count))
+        place = part if rows is None else rows[part]
+        yield part, place, {name: value[place] for name, value in household.states.items()}
 
 
 def shown_to(
