@@ -14,6 +14,7 @@ import torch
 from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.methods import Execution
+from privset.processor import capabilities, multiplies_bfloat16
 from privset.release.software import versions
 from privset.studies.runner import command_of, commit
 
@@ -67,6 +68,7 @@ def described(device: torch.device) -> dict[str, Any]:
     """What every file of results says: the machine, the command, the commit that was run, and versions."""
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "processor": {"name": capabilities().get("cpu_name"), "bfloat16": multiplies_bfloat16()},
         "threads": torch.get_num_threads(),
         "cores": len(os.sched_getaffinity(0)),
         "command": command_of("python", sys.argv),

@@ -26,7 +26,7 @@ import os
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
-from privset import continual
+from privset import continual, processor
 from privset.data import Dataset, Records, facts_of
 from privset.data import load as load_data
 from privset.errors import BudgetError, ConfigError, DataError, InUseError, PrivsetError, ReleaseError
@@ -87,6 +87,8 @@ from privset.release import (
 )
 from privset.release import load_published as load
 from privset.version import __version__
+
+processor.keep_memory()
 
 __all__ = [
     "METHODS",

@@ -6,6 +6,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.func import vmap
 
+from privset.networks import last_channels
 from privset.networks.last_channels import norm_relu_pool_last
 
 SIZES = [((8, 8), (2, 2)), ((7, 9), (2, 2)), ((4, 6), (1, 2)), ((4, 4), (1, 1)), ((1, 5), (1, 2))]
@@ -33,6 +34,37 @@ def test_values_and_gradients_are_those_of_the_layers(size, pool, last):
         found.append((result, *torch.autograd.grad(result, inputs, direction)))
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("block", [1, 2 * 4 * 7 * 9, 10**6])
+def test_however_many_images_are_looked_at_together_the_same_comes_out(block, monkeypatch):
+    monkeypatch.setattr(last_channels, "BLOCK", block)
+    test_values_and_gradients_are_those_of_the_layers((7, 9), (2, 2), True)
+
+
+def test_nothing_that_is_given_is_changed():
+    inputs = [value.detach().requires_grad_() for value in inputs_for((6, 6))]
+    before = [value.detach().clone() for value in inputs]
+    torch.autograd.grad(norm_relu_pool_last(*inputs, pool=(2, 2)).square().sum(), inputs)
+    for now, then in zip(inputs, before, strict=True):
+        assert torch.equal(now, then)
+
+
+def test_maps_of_fewer_bits_round_what_comes_and_goes_and_nothing_between():
+    """Far from zero their mean has to be taken with more digits than they have."""
+    maps, weight, bias = (value.float() for value in inputs_for((32, 32), channels=8))
+    maps = (maps + 30).bfloat16()
+    found = []
+    for way, values in ((norm_relu_pool_last, maps), (by_layers, maps.double())):
+        affine = [value.to(torch.promote_types(values.dtype, torch.float32)) for value in (weight, bias)]
+        inputs = [value.detach().requires_grad_() for value in (values, *affine)]
+        with torch.autocast("cpu", torch.bfloat16):  # as around what calls it
+            result = way(*inputs, pool=(2, 2))
+            slopes = torch.autograd.grad(result, inputs, torch.ones_like(result).cumsum(3) / 16)
+        found.append((result.detach(), *slopes))
+    assert [value.dtype for value in found[0]] == [torch.bfloat16, torch.bfloat16, torch.float32, torch.float32]
+    for ours, exact, digits in zip(*found, (8, 8, 16, 16), strict=True):
+        assert float((ours - exact).norm() / exact.norm()) < 2.0**-digits
 
 
 def test_what_comes_out_has_its_channels_last_as_well():

@@ -88,7 +88,7 @@ def test_the_way_of_a_graphics_card_gives_the_sums_of_vmap(kernels_everywhere):
 @pytest.mark.parametrize("build", [lambda: ConvNet((1, 12, 12), 3, width=32, depth=2), lambda: LeNet((1, 16, 16), 3)])
 def test_in_bfloat16_the_kernels_stay_near_vmap_and_bounds_hold(build, kernels_everywhere, monkeypatch):
     """By all kernels at once; in float64, where matrix units do not serve, the test above."""
-    monkeypatch.setattr(layered, "_coarse", lambda _: torch.autocast(CARD, torch.bfloat16))
+    monkeypatch.setattr(layered, "_coarse", lambda *_: torch.autocast(CARD, torch.bfloat16))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         network = build()
@@ -120,7 +120,7 @@ def test_in_bfloat16_the_kernels_stay_near_vmap_and_bounds_hold(build, kernels_e
 @needs_kernels
 def test_maps_and_slopes_are_turned_once_for_the_library_and_for_the_products(kernels_everywhere, monkeypatch):
     """There and back, forwards and backwards, of the one block that is given maps; images are taken as they lie."""
-    monkeypatch.setattr(layered, "_coarse", lambda _: torch.autocast(CARD, torch.bfloat16))
+    monkeypatch.setattr(layered, "_coarse", lambda *_: torch.autocast(CARD, torch.bfloat16))
     turned, turn = [], convolutions._turn
     monkeypatch.setattr(
         convolutions, "_turn", lambda given, *rest: (turned.append(tuple(given.shape[1:])), turn(given, *rest))

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.func import functional_call
 
+from privset import processor
 from privset.errors import ConfigError
 from privset.methods.record_loss import record_loss
-from privset.networks import MLP, AlexNet, ConvNet, LeNet
+from privset.networks import MLP, AlexNet, ConvNet, LeNet, last_channels
 from privset.privacy import layered
 from privset.privacy.clipping import Shares
 from privset.privacy.gradients import clipped_gradient_sums
@@ -310,9 +311,9 @@ of multiplier 1 for a ConvNet of 320,000 weights is 565.
 """
 
 
-def near_double(device, tolerance):
+def near_double(device, tolerance, width=32):
     """How far from float64 sums on a device are, relative to their length; less than the tolerance."""
-    network = seeded(lambda: ConvNet((1, 28, 28), 10, width=32))
+    network = seeded(lambda: ConvNet((1, 28, 28), 10, width=width))
     images, labels = batch((1, 28, 28), 48, classes=10, dtype=torch.float32)
     exact, _ = sums(plain(network), network.double(), images.double(), labels, chunk=16)
     network = network.float().to(device)
@@ -325,19 +326,52 @@ def near_double(device, tolerance):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_clipped_sums_of_the_networks_of_psg_stay_near_double(device):
+def test_clipped_sums_of_the_networks_of_psg_stay_near_double(device, monkeypatch):
+    monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: False)
     near_double(device, BFLOAT16 if device == "cuda" else 1e-4)
 
 
-@pytest.fixture(params=["cuda", "cpu in bfloat16"])
+@pytest.fixture(params=["cuda", "cpu"])
 def coarse(request, monkeypatch):
-    """A device that computes in bfloat16: a graphics card, or a processor that is made to do as one."""
-    if request.param == "cuda":
-        if not torch.cuda.is_available():
-            pytest.skip("no card")
-        return "cuda"
-    monkeypatch.setattr(layered, "_coarse", lambda _: torch.autocast("cpu", torch.bfloat16))
-    return "cpu"
+    """A device that computes in bfloat16: a graphics card, or a processor as if it had instructions for it."""
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no card")
+    monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(layered, "WIDE", 1)
+    return request.param
+
+
+@pytest.mark.parametrize(("fast", "width"), [(True, 31), (False, 32)])
+def test_narrow_networks_and_processors_without_instructions_for_it_do_without_bfloat16(fast, width, monkeypatch):
+    monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: fast)
+    near_double("cpu", 1e-4, width)
+
+
+def test_a_processor_with_instructions_for_it_takes_a_wide_network_in_bfloat16(monkeypatch):
+    monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: True)
+    assert near_double("cpu", BFLOAT16, width=32) > 1e-3
+
+
+def test_float64_stays_float64_where_bfloat16_is_faster(coarse):
+    network = seeded(lambda: ConvNet((1, 8, 8), 3, width=4, depth=2).double()).to(coarse)
+    images, labels = (values.to(coarse) for values in batch((1, 8, 8), 3))
+    ours, _ = sums(record_loss(network), network, images, labels)
+    theirs, _ = sums(plain(network), network, images, labels)
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("number", range(len(NETWORKS)))
+def test_records_that_are_looked_at_a_few_at_a_time_give_the_same(number, monkeypatch):
+    network, shape = NETWORKS[number]
+    network = moved(network.double())
+    images, labels = batch(shape, 7)
+    loss = record_loss(network)
+    together, _ = sums(loss, network, images, labels, chunk=7)
+    for at_hand in (1, 3 * 10**4):  # one by one, and some
+        monkeypatch.setattr(layered, "AT_HAND", at_hand)
+        monkeypatch.setattr(last_channels, "BLOCK", at_hand)
+        found, _ = sums(loss, network, images, labels, chunk=7)
+        torch.testing.assert_close(found, together, rtol=1e-10, atol=1e-14)
 
 
 def test_bfloat16_gives_worse_gradients(coarse):

@@ -133,6 +133,6 @@ def _step(layer: nn.Module) -> _Step:
 def _fused(norm: nn.GroupNorm, pool: Size) -> _Step:
     def step(values: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
         together = norm_relu_pool if values.is_cuda else norm_relu_pool_last
-        return together(values[None], scale, shift, pool=pool, eps=norm.eps)[0]
+        return together(values[None], scale, shift, pool=pool, eps=norm.eps).squeeze(0)
 
     return step, 2

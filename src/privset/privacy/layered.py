@@ -14,8 +14,9 @@ Why this is as safe as vmap, whatever the network:
 - **What is added is what was measured.** The gradients of a convolution are held, their lengths are taken of the
   numbers that are held, and these numbers are added up. Those of a matrix product have rank one, whose length is
   exactly the product of two lengths, and are added up in float64. So a layer that computes coarsely (on a graphics
-  card convolutions and what they give are rounded to bfloat16) or whose slope is wrong would give a worse gradient, and
-  never a longer one. On a card one kernel writes these numbers and their lengths, and that kernel has to be right.
+  card, and on a processor that is faster so, convolutions and what they give are rounded to bfloat16) or whose slope is
+  wrong would give a worse gradient, and never a longer one. On a card one kernel writes these numbers and their
+  lengths, and that kernel has to be right.
 
 `tests/privacy/test_layered.py` compares every kind of layer with vmap in float64.
 """
@@ -24,14 +25,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor
 from torch.func import vmap
 
-from privset import convolutions
+from privset import convolutions, processor
 from privset.convolutions import Form
 from privset.errors import ConfigError
 from privset.privacy import clipping_kernels
@@ -39,6 +40,10 @@ from privset.privacy.clipping import Shares, Totals, clip_factors
 
 Pair = tuple[int, int]
 
+AT_HAND = 2**20
+"""Numbers that a processor still has at hand soon after it wrote them."""
+WIDE = 32
+"""Maps that come in, from which on a processor convolves faster in bfloat16, if it has instructions for that."""
 SHORT = 256
 """Numbers of a row, up to which a processor, too, adds rows up by one product: such as those of biases and scales."""
 
@@ -154,10 +159,7 @@ class _Held:
 
     def squares(self) -> Tensor:
         """Squared lengths ``[n]``, float64: of each line in its own type, float32 or more, of lines in float64."""
-        if self.lengths is not None:
-            return self.lengths
-        lengths = torch.linalg.vector_norm(self.rows, dim=2, dtype=_at_least_float32(self.rows))
-        return lengths.to(torch.float64).square().sum(1)
+        return _squares(self.rows) if self.lengths is None else self.lengths
 
     def add(self, shares: Shares, totals: Tensor) -> None:
         """Add to ``totals [k, a b]``, float64, the sums with these shares."""
@@ -251,7 +253,7 @@ def record_gradients(
         for name in stage.scales
     }
     given, mapped, versions = [], [], []
-    with _coarse(images.device), torch.enable_grad():
+    with _coarse(images.device, weights.values()), torch.enable_grad():
         values = images if loss.before is None else vmap(loss.before)(images, labels)
         for stage in loss.stages:
             # Laid once for the library and for the products below, and back for what follows.
@@ -281,13 +283,16 @@ def record_gradients(
     return found
 
 
-def _coarse(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """Have a graphics card convolve in bfloat16, summed in float32; what is float64 stays so.
+def _coarse(device: torch.device, weights: Iterable[Tensor]) -> contextlib.AbstractContextManager[object]:
+    """Have convolutions in bfloat16, summed in float32, where that is faster; what is float64 stays so.
 
-    Half as much is read and written. What comes of it is measured afterwards, as it is; and beside the noise that it is
-    given, the error is little.
+    On a graphics card, and, for wide networks, on a processor that has instructions for it. Half as much is read and
+    written. What comes of it is measured afterwards, as it is; and beside the noise that it is given, the error is
+    little.
     """
-    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+    wide = any(weight.ndim == 4 and weight.shape[1] >= WIDE for weight in weights)
+    faster = device.type == "cuda" or (wide and processor.multiplies_bfloat16())
+    return torch.autocast(device.type, torch.bfloat16, enabled=faster)
 
 
 def _at_least_float32(values: Tensor) -> torch.dtype:
@@ -306,12 +311,30 @@ def _of_stage(stage: Stage, weight: Tensor, given: Tensor, slope: Tensor) -> dic
     if convolutions.multiplies(slope):
         rows, lengths = convolutions.products(slope, given, stage.form(given, weight))
         return {stage.weight: _Held(rows, (*kernel, given.shape[1]), lengths), **by_bias}
-    lines = slope.flatten(2) if slope.is_cuda else slope.permute(0, 2, 3, 1).flatten(1, 2).transpose(1, 2)
-    if given.is_cuda or given.shape[1] < 8:  # so few channels side by side are not worth it
-        rows = torch.bmm(lines, _patches(given.to(slope.dtype), kernel, stage).transpose(1, 2))
+    if slope.is_cuda:
+        rows = torch.bmm(slope.flatten(2), _patches(given.to(slope.dtype), kernel, stage).transpose(1, 2))
         return {stage.weight: _Held(rows), **by_bias}
-    rows = torch.bmm(lines, _patches_last(given, kernel, stage))
-    return {stage.weight: _Held(rows, (*kernel, given.shape[1])), **by_bias}
+    return {stage.weight: _on_a_processor(stage, kernel, slope, given.to(slope.dtype)), **by_bias}
+
+
+def _on_a_processor(stage: Stage, kernel: Pair, slope: Tensor, given: Tensor) -> _Held:
+    """Gradients by the weight of a convolution: of a few records at a time, whose patches it then has at hand."""
+    last = given.shape[1] >= 8  # fewer channels side by side are not worth it
+    columns = kernel[0] * kernel[1] * given.shape[1]
+    rows, squares = slope.new_empty(len(slope), slope.shape[1], columns), []
+    some = max(1, AT_HAND // max(1, columns * max(slope[0, 0].numel(), slope.shape[1])))
+    for into, slopes, values in zip(rows.split(some), slope.split(some), given.split(some), strict=True):
+        lines = slopes.permute(0, 2, 3, 1).flatten(1, 2).transpose(1, 2)
+        patches = _patches_last(values, kernel, stage) if last else _patches(values, kernel, stage).transpose(1, 2)
+        torch.bmm(lines, patches, out=into)
+        squares.append(_squares(into))
+    return _Held(rows, (*kernel, given.shape[1]) if last else None, torch.cat(squares))
+
+
+def _squares(rows: Tensor) -> Tensor:
+    """Rows ``[n, a, b]`` -> squared lengths ``[n]``, float64: of lines in float32 or more, of these in float64."""
+    lengths = torch.linalg.vector_norm(rows, dim=2, dtype=_at_least_float32(rows))
+    return lengths.to(torch.float64).square().sum(1)
 
 
 def _channels_last(values: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ def _chunk_for(loss: Loss, parameters: Parameters, device: str) -> int:
     layered = isinstance(loss, LayeredLoss)
     # Of a matrix product's gradient, which has rank one, only the two sides are held, in float64.
     numbers = sum(2 * sum(one.shape) if layered and one.ndim == 2 else one.numel() for one in parameters.values())
-    return max(1, 2**29 // numbers) if device.startswith("cuda") else min(max(2**22 // numbers, 16), 256)
+    return max(1, 2**29 // numbers) if device.startswith("cuda") else min(max(2**24 // numbers, 16), 256)
 
 
 def _parts(count: int, chunk: int) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,54 @@
+"""What is asked of a processor so that it computes as fast as it can: how it multiplies, and what becomes of memory."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import sys
+from collections.abc import Callable, Mapping
+
+import torch
+
+KEPT = 2**29
+"""Bytes of free memory that a process keeps for itself."""
+LARGE = 2**27
+"""Bytes from which on a tensor gets memory of its own, which is given back when it is no longer needed."""
+
+
+@functools.cache
+def multiplies_bfloat16() -> bool:
+    """Whether matrix products are faster in bfloat16 than in float32: if the processor has instructions for them.
+
+    One that has none takes many times as long. An older torch does not say, which counts as no; so does a limit on what
+    its library may use (``ONEDNN_MAX_CPU_ISA``).
+    """
+    found = capabilities()
+    return bool(found.get("avx512_bf16") or found.get("amx_bf16")) and "ONEDNN_MAX_CPU_ISA" not in os.environ
+
+
+def capabilities() -> Mapping[str, object]:
+    """What torch knows about this processor; an older one knows nothing."""
+    known: Callable[[], Mapping[str, object]] = getattr(torch.cpu, "get_capabilities", dict)
+    return known()
+
+
+def keep_memory() -> None:
+    """Have this process keep some of the memory that it has no more use for, for what it will need next.
+
+    The C library would give tensors of a few megabytes back at once and ask for them again, and the system clears what
+    it gives: that takes longer than to compute them. Linux with glibc only; whoever has set such things by
+    variables (``MALLOC_...``, ``GLIBC_TUNABLES``) is left alone.
+    """
+    chosen = any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ)
+    if chosen or not sys.platform.startswith("linux"):
+        return
+    with contextlib.suppress(AttributeError, OSError):  # another C library
+        library = ctypes.CDLL(None)
+        for option, value in ((_MMAP_THRESHOLD, LARGE), (_TRIM_THRESHOLD, KEPT)):
+            library.mallopt(option, value)
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""As malloc.h has them."""

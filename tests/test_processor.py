@@ -1,0 +1,91 @@
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from privset import processor
+
+
+@pytest.fixture
+def unknown(monkeypatch):
+    """Nothing is remembered of this machine, before or after."""
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    processor.multiplies_bfloat16.cache_clear()
+    yield
+    processor.multiplies_bfloat16.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("known", "faster"),
+    [
+        ({"avx512_f": True, "avx512_bf16": True, "amx_bf16": False}, True),
+        ({"amx_bf16": True}, True),
+        ({"avx512_f": True, "avx512_bf16": False}, False),
+        ({"architecture": "arm64", "bf16": True}, False),
+        ({}, False),
+    ],
+)
+def test_bfloat16_is_faster_where_there_are_instructions_for_it(unknown, monkeypatch, known, faster):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
+    assert processor.multiplies_bfloat16() is faster
+
+
+def test_a_torch_that_does_not_tell_counts_as_no(unknown, monkeypatch):
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    assert processor.capabilities() == {}
+    assert not processor.multiplies_bfloat16()
+
+
+def test_so_does_a_limit_on_what_the_library_may_use(unknown, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    assert not processor.multiplies_bfloat16()
+
+
+def pages_cleared(**variables):
+    """How often the system had to give a process memory, for 20 tensors of 16 MB one after the other."""
+    script = """
+import resource
+import torch
+import privset
+
+def make():
+    return torch.ones(2**22).sum().item()
+
+make(), make()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    make()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
+    found = subprocess.run([sys.executable, "-c", script], env=kept | variables, capture_output=True, check=True)
+    return int(found.stdout)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="not for this system")
+def test_memory_is_kept_for_what_comes_next_unless_it_was_said_what_becomes_of_it():
+    # Their 20 x 4096 pages of 4 KiB, or fewer large ones, are given once and not twenty times.
+    assert pages_cleared() < 20
+    assert pages_cleared(MALLOC_MMAP_THRESHOLD_="65536") >= 20
+
+
+def test_a_system_without_such_a_library_is_left_alone(monkeypatch):
+    for name in [name for name in os.environ if name.startswith(("MALLOC_", "GLIBC_TUNABLES"))]:
+        monkeypatch.delenv(name)
+    asked = []
+
+    class Other:
+        def __getattr__(self, name):
+            asked.append(name)
+            raise AttributeError(name)
+
+    monkeypatch.setattr(processor.ctypes, "CDLL", lambda _: Other())
+    monkeypatch.setattr(sys, "platform", "linux")
+    processor.keep_memory()
+    assert asked == ["mallopt"]
+    monkeypatch.setattr(sys, "platform", "darwin")
+    processor.keep_memory()
+    assert asked == ["mallopt"]
