@@ -365,8 +365,9 @@ def test_the_commit_is_that_of_the_source_or_none(tmp_path, monkeypatch):
     assert len(clean) == 40
     (tmp_path / "new.py").touch()
     assert runner.commit() == clean + "+"
+    monkeypatch.setenv("PRIVSET_COMMIT", "told")  # of a copy that was committed elsewhere
+    assert runner.commit() == "told"
     monkeypatch.setattr(runner, "PACKAGE", tmp_path.parent)
-    monkeypatch.setenv("PRIVSET_COMMIT", "told")
     assert runner.commit() == "told"
 
 

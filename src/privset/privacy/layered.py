@@ -283,16 +283,22 @@ def record_gradients(
     return found
 
 
+def coarsely(device: torch.device, weights: Iterable[Tensor]) -> bool:
+    """Whether convolutions are in bfloat16: on a graphics card, and where it is faster on a processor.
+
+    That is so of wide networks, on a processor that has instructions for it.
+    """
+    wide = any(weight.ndim == 4 and weight.shape[1] >= WIDE for weight in weights)
+    return device.type == "cuda" or (wide and processor.multiplies_bfloat16())
+
+
 def _coarse(device: torch.device, weights: Iterable[Tensor]) -> contextlib.AbstractContextManager[object]:
     """Have convolutions in bfloat16, summed in float32, where that is faster; what is float64 stays so.
 
-    On a graphics card, and, for wide networks, on a processor that has instructions for it. Half as much is read and
-    written. What comes of it is measured afterwards, as it is; and beside the noise that it is given, the error is
-    little.
+    Half as much is read and written. What comes of it is measured afterwards, as it is; and beside the noise that it is
+    given, the error is little.
     """
-    wide = any(weight.ndim == 4 and weight.shape[1] >= WIDE for weight in weights)
-    faster = device.type == "cuda" or (wide and processor.multiplies_bfloat16())
-    return torch.autocast(device.type, torch.bfloat16, enabled=faster)
+    return torch.autocast(device.type, torch.bfloat16, enabled=coarsely(device, weights))
 
 
 def _at_least_float32(values: Tensor) -> torch.dtype:

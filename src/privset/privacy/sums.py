@@ -16,7 +16,7 @@ from privset.facts import PublicFacts, normalise
 from privset.privacy.clipping import Loss, Parameters, Tally, check_vectors, clipped_sums
 from privset.privacy.gradients import RepeatedSums, clipped_gradient_sums, steady_chunk
 from privset.privacy.kept import KeptAnswers
-from privset.privacy.layered import LayeredLoss
+from privset.privacy.layered import LayeredLoss, coarsely
 from privset.privacy.noise import NoiseSource
 from privset.privacy.questions import GradientQuestion, TotalQuestion
 from privset.privacy.sampling import joined, poisson_sample, samples_beside
@@ -39,11 +39,17 @@ def check_statistic(statistic: Statistic, facts: PublicFacts, device: str) -> No
 
 
 def _chunk_for(loss: Loss, parameters: Parameters, device: str) -> int:
-    """As many records as keep their gradients in a CPU's cache, or a GPU busy."""
+    """As many records as keep their gradients in a CPU's cache, or a GPU busy.
+
+    Gradients that are taken layer by layer are written once and read once: more records at a time are faster then.
+    """
     layered = isinstance(loss, LayeredLoss)
     # Of a matrix product's gradient, which has rank one, only the two sides are held, in float64.
     numbers = sum(2 * sum(one.shape) if layered and one.ndim == 2 else one.numel() for one in parameters.values())
-    return max(1, 2**29 // numbers) if device.startswith("cuda") else min(max(2**24 // numbers, 16), 256)
+    if device.startswith("cuda"):
+        return max(1, 2**29 // numbers)
+    held = 2**24 if not layered else 2**26 if coarsely(torch.device(device), parameters.values()) else 2**25
+    return min(max(held // numbers, 16), 256)
 
 
 def _parts(count: int, chunk: int) -> Iterator[tuple[int, int]]:

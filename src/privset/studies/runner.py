@@ -355,8 +355,11 @@ def command_of(program: str, arguments: Sequence[str]) -> str:
 def commit() -> str | None:
     """The commit of privset's source, with "+" if the package differs from it; None where it is not in git.
 
-    A copy without its history can be told by the variable PRIVSET_COMMIT.
+    A copy that has not its history, or another one, is told by the variable PRIVSET_COMMIT.
     """
+    told = os.environ.get("PRIVSET_COMMIT")
+    if told:
+        return told
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=PACKAGE, capture_output=True, text=True, check=True).stdout.strip()
@@ -366,4 +369,4 @@ def commit() -> str | None:
         git("ls-files", "--error-unmatch", "__init__.py")
         return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("PRIVSET_COMMIT")
+        return None
