@@ -45,6 +45,21 @@ def test_accuracy_against_epsilon_is_shown_drawn_and_told_to_programs(call, rele
     assert "along" not in json.loads(call("evaluate", release, *HOW, "--json")[1])
 
 
+def test_what_is_measured_is_said_at_once_and_not_lost_when_the_rest_is_stopped(call, release, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("privset.cli.evaluate.evaluate_noise", stopped)
+    code, out, err = call("evaluate", release, *HOW, "--along", "--beside", "real", "noise")
+    assert (code, out) == (130, "")
+    lines = err.splitlines()
+    said = [line.partition(":")[0] for line in lines if "±" in line]
+    assert said == ["After 2 answers", "After 4 answers", "After 6 answers", "Trained on real records"]
+    _, out, err = call("evaluate", release, *HOW, "--json")
+    assert "±" not in err  # all there is follows at once
+    assert json.loads(out)["accuracy"]
+
+
 def test_what_is_not_private_does_not_say_what_it_costs(call, tmp_path):
     out = tmp_path / "seeded"
     assert call("generate", *RUN, "--snapshots", "3", "--noise-seed", "1", "--out", out)[0] == 0

@@ -16,11 +16,11 @@ from privset.errors import ConfigError
 from privset.evaluation import (
     Evaluation,
     Point,
-    evaluate_along,
     evaluate_noise,
     evaluate_real,
     evaluate_release,
     figure_along,
+    points_along,
 )
 from privset.release import ClassifierRelease, Release, load_published
 from privset.release.statement import rounded_up
@@ -68,18 +68,23 @@ def evaluate(arguments: Sequence[str]) -> int:
     with console.Bars() as bars:
         dataset = parsed.reading.load(parsed.data, bars)
         how = {"device": parsed.device, "observer": bars}
-        points: tuple[Point, ...] = ()
+        points: list[Point] = []
         if parsed.along and isinstance(release, Release):
-            points = evaluate_along(release, dataset, **how, **settings)
+            for point in points_along(release, dataset, **how, **settings):
+                points.append(point)
+                console.warn(f"After {point.answers:,} answers: {_accuracy(point.evaluation)}")
             result = points[-1].evaluation
         else:
             result = evaluate_release(release, dataset, **how, **(settings if isinstance(release, Release) else {}))
+            if parsed.beside:  # otherwise it is shown now, anyway
+                _tell(result)
         others = []
         for reference in parsed.beside:
             if reference == "real":
                 others.append(evaluate_real(dataset, **how, **settings))
             elif isinstance(release, Release):
                 others.append(evaluate_noise(dataset, release.set.labels, **how, **settings))
+            _tell(others[-1])
     if "real" in parsed.beside:
         console.warn("For the data holder only: accuracies after training on the real records carry no guarantee.")
     if parsed.curve is not None:
@@ -167,6 +172,11 @@ def show_along(points: Sequence[Point], *, private: bool) -> None:
         if private
         else "NOT PRIVATE: epsilon so far is what such answers would cost if their noise were secret."
     )
+
+
+def _tell(one: Evaluation) -> None:
+    """At once, on standard error: what comes after it may take long, or be stopped."""
+    console.warn(f"Trained on {_WORDS[one.trained_on]}: {_accuracy(one)}")
 
 
 def _accuracy(one: Evaluation) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privset.evaluation.along import Point, evaluate_along, figure_along
+from privset.evaluation.along import Point, evaluate_along, figure_along, points_along
 from privset.evaluation.protocol import evaluate, evaluate_classifier, evaluate_release
 from privset.evaluation.recipes import RECIPES, Recipe
 from privset.evaluation.references import evaluate_noise, evaluate_real
@@ -21,4 +21,5 @@ __all__ = [
     "evaluate_real",
     "evaluate_release",
     "figure_along",
+    "points_along",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,17 +50,17 @@ def evaluate_along(release: Release | str | Path, data: Dataset | str | Path, **
     Raises:
         ReleaseError: The release holds no snapshots.
     """
+    return tuple(points_along(release, data, **settings))
+
+
+def points_along(release: Release | str | Path, data: Dataset | str | Path, **settings: Any) -> Iterator[Point]:
+    """As `evaluate_along`, one point after the other, as they are measured."""
     release = load(release) if isinstance(release, str | Path) else release
     steps = release.along()
     dataset = data if isinstance(data, Dataset) else load_data(data)
-    return tuple(
-        Point(
-            answers=step.answers,
-            epsilon=step.epsilon,
-            evaluation=evaluate_release(dataclasses.replace(release, set=step.set), dataset, **settings),
-        )
-        for step in steps
-    )
+    for step in steps:
+        evaluation = evaluate_release(dataclasses.replace(release, set=step.set), dataset, **settings)
+        yield Point(answers=step.answers, epsilon=step.epsilon, evaluation=evaluation)
 
 
 def figure_along(points: Sequence[Point], name: str) -> Figure:
