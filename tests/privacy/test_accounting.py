@@ -1,4 +1,3 @@
-import dataclasses
 import math
 import time
 
@@ -7,13 +6,11 @@ import numpy as np
 import pytest
 from dp_accounting import pld, rdp
 from dp_accounting.pld import privacy_loss_distribution as losses
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from privset.errors import BudgetError
-from privset.privacy import GaussianEvent, PrivacyBudget, calibrate, spend
-from privset.privacy.accounting import PLD_AT_ONCE, PLD_BUDGET_CEILING, PLD_CEILING, PLD_MOST_ANSWERS, merge
+from privset.privacy import GaussianEvent, spend
+from privset.privacy.accounting import PLD_AT_ONCE, PLD_CEILING, PLD_MOST_ANSWERS, merge
 
 
 def gradient(noise_multiplier, count=1, rate=256 / 60_000):
@@ -22,40 +19,6 @@ def gradient(noise_multiplier, count=1, rate=256 / 60_000):
 
 def full_batch(noise_multiplier, count=1):
     return GaussianEvent(question="total", sampling_rate=1.0, noise_multiplier=noise_multiplier, count=count)
-
-
-@pytest.mark.parametrize(
-    ("steps", "epsilon", "rdp", "pld"),
-    [
-        (100_000, 10, 0.966, 0.932),
-        (200_000, 10, 1.214, 1.164),
-        (20_000, 1, 2.553, 2.369),
-        (40_000, 1, 3.533, 3.270),
-    ],
-)
-def test_calibrated_noise_is_the_published_one_by_rdp_and_smaller_by_pld(steps, epsilon, rdp, pld):
-    def noise(accountant):
-        budget = PrivacyBudget(epsilon=epsilon, accountant=accountant)
-        return calibrate(lambda z: [gradient(z, steps)], budget)
-
-    assert round(noise("rdp"), 3) == rdp
-    assert round(noise("pld"), 3) == pld
-    assert noise("best") == min(noise("rdp"), noise("pld"))
-
-
-@settings(max_examples=6, deadline=None)
-@given(
-    epsilon=st.floats(0.1, 4),
-    delta=st.sampled_from([1e-6, 1e-5, 1e-3]),
-    rate=st.sampled_from([0.01, 0.2, 1.0]),
-    steps=st.integers(100, 500),
-    accountant=st.sampled_from(["rdp", "pld", "best"]),
-)
-def test_calibration_never_passes_the_budget_and_wastes_little(epsilon, delta, rate, steps, accountant):
-    budget = PrivacyBudget(epsilon=epsilon, delta=delta, accountant=accountant)
-    noise = calibrate(lambda z: [gradient(z, steps, rate)], budget)
-    assert spend([gradient(noise, steps, rate)], delta).by(accountant) <= epsilon
-    assert spend([gradient(noise * 0.999, steps, rate)], delta).by(accountant) > epsilon * 0.99
 
 
 def test_full_batch_answers_compose_to_one_gaussian_mechanism():
@@ -137,24 +100,11 @@ def test_pld_of_millions_of_answers_is_quick_below_rdp_and_no_less_than_a_finer_
 
 def test_above_so_many_answers_pld_is_left_out():
     assert spend([gradient(3.0, PLD_MOST_ANSWERS + 1, 50 / 60_000)], 1e-5).pld is None
-    with pytest.raises(BudgetError, match="or 5,000,000 answers, and this is epsilon 1 and 5,000,001 answers"):
-        calibrate(lambda z: [gradient(z, PLD_MOST_ANSWERS + 1)], PrivacyBudget(epsilon=1.0, accountant="pld"))
-
-
-def test_where_rdp_is_the_smaller_bound_its_noise_is_taken():
-    many = gradient(1.0, PLD_MOST_ANSWERS, 50 / 60_000)
-
-    def noise(accountant):
-        budget = PrivacyBudget(epsilon=0.1, accountant=accountant)
-        return calibrate(lambda z: [dataclasses.replace(many, noise_multiplier=z)], budget)
-
-    assert noise("best") == noise("rdp")
 
 
 def test_a_clean_answer_costs_everything_and_no_answer_nothing():
     assert spend([gradient(1.0), gradient(0.0)], 1e-5).best == math.inf
     assert spend([], 1e-5).best == 0
-    assert calibrate(lambda z: [gradient(z, 10)], PrivacyBudget(epsilon=math.inf)) == 0
 
 
 def test_events_that_differ_in_count_alone_are_added_up():
@@ -167,16 +117,6 @@ def test_above_its_ceiling_pld_is_left_out_and_never_silently_replaced():
     assert cost.pld is None
     assert cost.best == cost.rdp
     assert cost.by("pld") == math.inf
-    budget = PrivacyBudget(epsilon=PLD_BUDGET_CEILING + 1, accountant="pld")
-    with pytest.raises(BudgetError, match="not calibrated by pld above epsilon 20"):
-        calibrate(lambda z: [full_batch(z)], budget)
-
-
-@pytest.mark.parametrize("epsilon", [PLD_BUDGET_CEILING, PLD_BUDGET_CEILING + 0.5, 100.0, 1000.0])
-def test_large_budgets_are_calibrated_to_something_that_fits_them(epsilon):
-    budget = PrivacyBudget(epsilon=epsilon)
-    noise = calibrate(lambda z: [full_batch(z, 4)], budget)
-    assert spend([full_batch(noise, 4)], budget.delta).by("best") <= epsilon
 
 
 def test_the_accountants_log_level_is_left_as_it_was():
@@ -233,14 +173,6 @@ def test_samples_of_shards_add_up_with_other_questions_by_rdp():
     parts = [[shards(1.0, 50)], [gradient(1.5, 100, 0.1)], [full_batch(4.0)]]
     assert max(spend(part, 1e-5).rdp for part in parts) < mixed.rdp < sum(spend(part, 1e-5).rdp for part in parts)
     assert mixed.pld is None
-
-
-def test_noise_for_samples_of_shards_is_calibrated_by_rdp_and_never_by_pld():
-    budget = PrivacyBudget(epsilon=4.0)
-    noise = calibrate(lambda z: [shards(z, 100)], budget)
-    assert 3.9 < spend([shards(noise, 100)], budget.delta).best <= 4.0
-    with pytest.raises(BudgetError, match="not known by pld"):
-        calibrate(lambda z: [shards(z, 100)], PrivacyBudget(epsilon=4.0, accountant="pld"))
 
 
 def test_how_shards_are_drawn_is_written_down_and_the_usual_way_is_not():

@@ -15,7 +15,8 @@ from privset.networks import ConvNet, LeNet, kernels
 from privset.networks.fused import norm_relu_pool
 from privset.privacy import clipping_kernels, layered
 from privset.privacy.clipping import Shares
-from privset.privacy.layered import LayeredLoss, _Held, record_gradients
+from privset.privacy.held import Held
+from privset.privacy.layered import LayeredLoss, record_gradients
 
 INTERPRETED = clipping_kernels.AVAILABLE and os.environ.get("TRITON_INTERPRET") == "1"
 RUNS = INTERPRETED or (clipping_kernels.AVAILABLE and torch.cuda.is_available())
@@ -52,7 +53,7 @@ def test_the_kernel_adds_up_the_rows_that_have_a_share(dtype, count, columns, la
     expected = start.clone()
     expected[:, 100 : 100 + columns] += added
     found = start.to(CARD)
-    _Held(rows[:, None].to(CARD), last).add(Shares(weights.to(CARD)), found[:, 100 : 100 + columns])
+    Held(rows[:, None].to(CARD), last).add(Shares(weights.to(CARD)), found[:, 100 : 100 + columns])
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-12, atol=1e-12)
 
 
@@ -134,9 +135,9 @@ def test_maps_and_slopes_are_turned_once_for_the_library_and_for_the_products(ke
     images[2] = math.nan
     broken = record_gradients(loss, dict(network.named_parameters()), images, labels)
     for name, part in found.items():  # no other record has seen it
-        if isinstance(part, _Held):
+        if isinstance(part, Held):
             others = broken[name]
-            assert isinstance(others, _Held)
+            assert isinstance(others, Held)
             assert torch.equal(others.rows[[0, 1, 3]], part.rows[[0, 1, 3]])
             assert bool(others.rows[2].isnan().any())
 

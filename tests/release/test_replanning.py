@@ -12,8 +12,9 @@ from privset.methods.method import Execution, SetMethod, Synthesis
 from privset.methods.plan import Plan
 from privset.methods.settings import SetConfig
 from privset.observer import Observer
-from privset.privacy.accounting import GaussianEvent, calibrate
+from privset.privacy.accounting import GaussianEvent
 from privset.privacy.budget import PrivacyBudget
+from privset.privacy.calibration import calibrate
 from privset.privacy.curator import Curator
 from privset.release import load, replanning, verify
 

@@ -11,8 +11,9 @@ from privset.errors import BudgetError, ConfigError, UnaffordableError
 from privset.facts import PublicFacts
 from privset.methods.claim import Claim
 from privset.methods.settings import MethodConfig, require
-from privset.privacy.accounting import GaussianEvent, Spending, calibrate, spend
+from privset.privacy.accounting import GaussianEvent, Spending, spend
 from privset.privacy.budget import RELATION, PrivacyBudget
+from privset.privacy.calibration import calibrate
 
 if TYPE_CHECKING:
     from privset.methods.method import Method

@@ -1,4 +1,4 @@
-"""What a list of questions costs: dp-accounting's RDP and PLD bounds, and noise calibrated to a budget.
+"""What a list of questions costs: dp-accounting's RDP and PLD bounds.
 
 Every mechanism of this package is a (subsampled) Gaussian one, so a question is charged as a
 `GaussianEvent`; what was asked is kept apart from how it is accounted, as in dp-accounting itself. Both
@@ -14,22 +14,19 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from privset.errors import BudgetError, UnaffordableError
-from privset.privacy.budget import Accountant, PrivacyBudget
+from privset.errors import BudgetError
+from privset.privacy.budget import Accountant
 
 PLD_INTERVAL = 1e-4
 """Discretisation of the privacy loss; coarser intervals are still valid but can be worse than RDP."""
 
 PLD_CEILING = 30.0
 """Above this epsilon (by RDP) PLD is not computed: it takes minutes, for an epsilon that guarantees nothing."""
-
-PLD_BUDGET_CEILING = 20.0
-"""Budgets above this are calibrated by RDP alone; the gap to PLD_CEILING is for what RDP gives at PLD's noise."""
 
 LEAST_NOISE = 0.01
 """Smaller noise multipliers are refused: their epsilon is astronomical, and the accountants' arithmetic fails."""
@@ -42,12 +39,6 @@ PLD_MOST_ANSWERS = 5_000_000
 
 PLD_AT_ONCE = 500_000
 """PLD composes more answers than these of one kind in equal parts: at once they can take minutes, and round worse."""
-
-_TOLERANCE = 1e-6
-"""Relative precision of a calibrated noise multiplier; the error is always on the side of more noise."""
-
-_MOST_NOISE = 1e8
-"""Where the search for a noise multiplier gives up."""
 
 Sampling = Literal["poisson", "without-replacement"]
 
@@ -141,10 +132,10 @@ def spend(events: Iterable[GaussianEvent], delta: float) -> Spending:
     True
     """
     merged = merge(events)
-    rdp = _epsilon(merged, delta, "rdp")
-    known = not _of_shards(merged) and sum(event.count for event in merged) <= PLD_MOST_ANSWERS
+    rdp = epsilon_of(merged, delta, "rdp")
+    known = not of_shards(merged) and sum(event.count for event in merged) <= PLD_MOST_ANSWERS
     computed = known and rdp <= PLD_CEILING
-    return Spending(rdp=rdp, pld=_epsilon(merged, delta, "pld") if computed else None)
+    return Spending(rdp=rdp, pld=epsilon_of(merged, delta, "pld") if computed else None)
 
 
 _ROUNDING = 1e-13
@@ -152,12 +143,13 @@ _ROUNDING = 1e-13
 
 
 @functools.lru_cache(maxsize=1024)
-def _epsilon(events: tuple[GaussianEvent, ...], delta: float, accountant: str) -> float:
+def epsilon_of(events: tuple[GaussianEvent, ...], delta: float, accountant: str) -> float:
+    """An upper bound on epsilon for merged events by ``rdp`` or by ``pld``, however long that takes."""
     if not events:
         return 0.0
     if any(event.noise_multiplier == 0 for event in events):
         return math.inf
-    if accountant == "pld" and _of_shards(events):
+    if accountant == "pld" and of_shards(events):
         return math.inf
     # Imported here: it takes a second, and commands that account for nothing should not wait for it.
     import dp_accounting
@@ -172,13 +164,13 @@ def _epsilon(events: tuple[GaussianEvent, ...], delta: float, accountant: str) -
     if accountant == "pld":
         return _known(_privacy_loss(joined).get_epsilon_for_delta(delta), events)
     relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
-    bound = rdp.RdpAccountant(_SHARD_ORDERS if _of_shards(events) else None, relation)
+    bound = rdp.RdpAccountant(_SHARD_ORDERS if of_shards(events) else None, relation)
     with order_warnings_silenced():
         for rate, noise, count in joined:
             event = dp_accounting.GaussianDpEvent(noise)
             bound.compose(event if rate == 1 else dp_accounting.PoissonSampledDpEvent(rate, event), count)
         divergences = bound.rdp
-        if _of_shards(events):  # of one pair of neighbours divergences add up at each order, however each is bounded
+        if of_shards(events):  # of one pair of neighbours divergences add up at each order, however each is bounded
             divergences = divergences + _divergences_of_shards(events)
         # With very much noise rounding leaves less than there is, even less than nothing, which would count as nothing.
         divergences = np.maximum(divergences, _ROUNDING * sum(event.count for event in events)).tolist()
@@ -240,7 +232,8 @@ def _divergences_of_shards(events: Iterable[GaussianEvent]) -> np.ndarray:
     return total
 
 
-def _of_shards(events: Iterable[GaussianEvent]) -> bool:
+def of_shards(events: Iterable[GaussianEvent]) -> bool:
+    """Whether any of them asks some of many shards, which only RDP knows the cost of."""
     return any(event.sampling == "without-replacement" for event in events)
 
 
@@ -269,98 +262,3 @@ def _full_batches_joined(events: Iterable[GaussianEvent]) -> list[tuple[float, f
     parts = [(e.sampling_rate, e.noise_multiplier, e.count) for e in sampled]
     precision = sum(e.count / e.noise_multiplier**2 for e in events if e.sampling_rate == 1)
     return [*parts, (1.0, 1 / math.sqrt(precision), 1)] if precision else parts
-
-
-def calibrate(
-    events_at: Callable[[float], Iterable[GaussianEvent]], budget: PrivacyBudget, *, most: float = math.inf
-) -> float:
-    """The smallest noise multiplier (to one part in a million, rounded up) that keeps the events in budget.
-
-    Args:
-        events_at: The events a method will ask for at a given noise multiplier; more noise must cost less.
-        budget: What they may cost; an infinite epsilon needs no noise and gives 0.
-        most: Noise above which the answers are useless, usually the number of records that take part: the noise on
-            every coordinate then exceeds the longest sum there can be.
-
-    Returns:
-        A noise multiplier whose events cost at most ``budget.epsilon``: the bound is checked, not assumed.
-
-    Raises:
-        BudgetError: That would be more than ``most``.
-    """
-    if not budget.private:
-        return 0.0
-    noise = _smallest(events_at, budget, "rdp", start=1.0, stride=0.5)
-    if noise > 2 * most:  # PLD would not save it, and would take long to say so
-        raise _unaffordable(events_at(noise), budget, noise, most)
-    tighter = _tighter(events_at, budget, noise)
-    if tighter > most:
-        raise _unaffordable(events_at(tighter), budget, tighter, most)
-    return tighter
-
-
-def _unaffordable(events: Iterable[GaussianEvent], budget: PrivacyBudget, noise: float, most: float) -> BudgetError:
-    questions = sum(event.count for event in events)
-    return UnaffordableError(
-        f"{questions:,} question(s) cannot be paid for with epsilon {budget.epsilon:g}: each answer would carry noise "
-        f"{noise:.3g} times one record's part, and only {most:.0f} record(s) take part. Raise epsilon, or give more "
-        "records."
-    )
-
-
-def _tighter(events_at: Callable[[float], Iterable[GaussianEvent]], budget: PrivacyBudget, noise: float) -> float:
-    """The noise by the budget's accountant, given that by RDP."""
-    if budget.accountant == "rdp":
-        return noise
-    events = tuple(events_at(noise))
-    answers = sum(event.count for event in events)
-    if _of_shards(events):
-        if budget.accountant == "pld":
-            raise BudgetError("what answers on some of many shards cost is not known by pld; use --accountant rdp")
-        return noise
-    if budget.epsilon > PLD_BUDGET_CEILING or answers > PLD_MOST_ANSWERS:
-        if budget.accountant == "pld":
-            raise BudgetError(
-                f"noise is not calibrated by pld above epsilon {PLD_BUDGET_CEILING:g} or {PLD_MOST_ANSWERS:,} answers, "
-                f"and this is epsilon {budget.epsilon:g} and {answers:,} answers; use --accountant rdp"
-            )
-        return noise
-    if budget.accountant == "best" and _epsilon(merge(events), budget.delta, "pld") > budget.epsilon:
-        return noise  # PLD needs more: how much more would take long to find, and is not used
-    # PLD is rarely more than a third below RDP, and slow where epsilon is large: approach it in small strides.
-    tighter = _smallest(events_at, budget, "pld", start=noise, stride=0.08)
-    return tighter if budget.accountant == "pld" else min(noise, tighter)
-
-
-def _smallest(
-    events_at: Callable[[float], Iterable[GaussianEvent]],
-    budget: PrivacyBudget,
-    accountant: str,
-    start: float,
-    stride: float,
-) -> float:
-    """Bracket the root from ``start``, find it on the log-log curve (nearly straight), end on the safe side."""
-    from scipy.optimize import brentq
-
-    def excess(log_noise: float) -> float:
-        cost = _epsilon(merge(events_at(max(math.exp(log_noise), LEAST_NOISE))), budget.delta, accountant)
-        return math.log(max(cost, 1e-300) / budget.epsilon)
-
-    high = math.log(start)
-    while excess(high) > 0:
-        high += stride
-        if high > math.log(_MOST_NOISE):
-            raise BudgetError(
-                f"no amount of noise brings these questions within epsilon {budget.epsilon:g} at delta "
-                f"{budget.delta:g}; ask fewer of them, or raise the budget"
-            )
-    least = math.log(LEAST_NOISE)
-    low = max(high - stride, least)
-    while excess(low) <= 0:
-        if low == least:
-            return LEAST_NOISE
-        high, low = low, max(low - stride, least)
-    root = float(brentq(excess, low, high, xtol=_TOLERANCE))  # pyright: ignore[reportArgumentType]
-    while excess(root) > 0:
-        root += _TOLERANCE
-    return math.exp(root)

@@ -35,8 +35,8 @@ from torch.func import vmap
 from privset import convolutions, processor
 from privset.convolutions import Form
 from privset.errors import ConfigError
-from privset.privacy import clipping_kernels
 from privset.privacy.clipping import Shares, Totals, clip_factors
+from privset.privacy.held import Held, Products, at_least_float32, squares_of
 
 Pair = tuple[int, int]
 
@@ -44,8 +44,6 @@ AT_HAND = 2**20
 """Numbers that a processor still has at hand soon after it wrote them."""
 WIDE = 32
 """Maps that come in, from which on a processor convolves faster in bfloat16, if it has instructions for that."""
-SHORT = 256
-"""Numbers of a row, up to which a processor, too, adds rows up by one product: such as those of biases and scales."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -145,70 +143,6 @@ def _names(stage: Stage) -> tuple[str, ...]:
     return (stage.weight, *(() if stage.bias is None else (stage.bias,)), *stage.scales, *stage.idle)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Held:
-    """The gradients of all records by one tensor, as they are: ``rows [n, a, b]``.
-
-    If ``last`` is (kh, kw, c), a line has the channels of a convolution's weight last, and not first. ``lengths`` are
-    the squared ones ``[n]``, float64, where they were taken as the rows were written.
-    """
-
-    rows: Tensor
-    last: tuple[int, int, int] | None = None
-    lengths: Tensor | None = None
-
-    def squares(self) -> Tensor:
-        """Squared lengths ``[n]``, float64: of each line in its own type, float32 or more, of lines in float64."""
-        return _squares(self.rows) if self.lengths is None else self.lengths
-
-    def add(self, shares: Shares, totals: Tensor) -> None:
-        """Add to ``totals [k, a b]``, float64, the sums with these shares."""
-        rows, weights = self.rows.flatten(1), shares.each
-        high, wide, channels = self.last or (1, 1, rows.shape[1])
-        if clipping_kernels.fits(rows):
-            clipping_kernels.add(rows, shares, totals, taps=high * wide, channels=channels)
-            return
-        # A card would have to wait to see which are left out, and short rows are soon copied; 0 * NaN is NaN.
-        if rows.is_cuda or (rows.shape[1] <= SHORT and self.last is None):
-            rows = torch.where((weights != 0).any(0)[:, None], rows, 0.0)
-            totals += weights.to(torch.float64) @ rows.to(torch.float64)
-            return
-        for total, own in zip(totals, weights.tolist(), strict=True):
-            added = torch.zeros_like(total)
-            for row, share in zip(rows, own, strict=True):
-                if share:
-                    added.add_(row, alpha=share)  # a row at a time: sums of them in its own type would round with each
-            if self.last is not None:
-                total = total.view(-1, channels, high, wide)
-                added = added.view(-1, high, wide, channels).permute(0, 3, 1, 2)
-            total += added
-
-
-@dataclasses.dataclass(frozen=True)
-class _Products:
-    """Gradients of rank one: of record i the product of ``slopes[i]`` and ``given[i]``, which is never written out."""
-
-    slopes: Tensor
-    given: Tensor
-
-    def squares(self) -> Tensor:
-        """Squared lengths ``[n]``, float64."""
-        # In float64 from the start: a square that vanishes in float32 can be one of a slope that meets a huge value.
-        lengths = [torch.linalg.vector_norm(v, dim=1, dtype=torch.float64) for v in (self.slopes, self.given)]
-        return (lengths[0] * lengths[1]).square()
-
-    def add(self, shares: Shares, totals: Tensor) -> None:
-        """As that of `_Held`."""
-        taken = (shares.each != 0).any(0)[:, None]
-        slopes, given = (torch.where(taken, values, 0.0).to(torch.float64) for values in (self.slopes, self.given))
-        if clipping_kernels.fits(given):  # all sums by one product: to start one for each takes longer than to do it
-            totals += ((shares.each[:, None] * slopes.T).flatten(0, 1) @ given).view_as(totals)
-            return
-        for total, own in zip(totals, shares.each, strict=True):
-            if own.is_cuda or own.any():
-                total += ((slopes * own[:, None]).T @ given).flatten()
-
-
 def layered_sums(
     loss: LayeredLoss,
     parameters: Mapping[str, Tensor],
@@ -244,7 +178,7 @@ def layered_sums(
 
 def record_gradients(
     loss: LayeredLoss, parameters: Mapping[str, Tensor], images: Tensor, labels: Tensor
-) -> dict[str, _Held | _Products]:
+) -> dict[str, Held | Products]:
     """Images ``[n, ...]``, labels ``[n]`` -> by each parameter, but idle ones, the gradients of all records."""
     weights = {name: value.detach() for name, value in parameters.items()}
     copies = {
@@ -275,8 +209,8 @@ def record_gradients(
                 "what follows a layer must not change in place what that gave: slopes would be of another"
             )
         slopes = torch.autograd.grad(total, [*mapped, *copies.values()])
-        found: dict[str, _Held | _Products] = {
-            name: _Held(_lines(slope)) for name, slope in zip(copies, slopes[len(mapped) :], strict=True)
+        found: dict[str, Held | Products] = {
+            name: Held(_lines(slope)) for name, slope in zip(copies, slopes[len(mapped) :], strict=True)
         }
         for stage, values, slope in zip(loss.stages, given, slopes[: len(mapped)], strict=True):
             found |= _of_stage(stage, weights[stage.weight], values, slope)
@@ -301,29 +235,25 @@ def _coarse(device: torch.device, weights: Iterable[Tensor]) -> contextlib.Abstr
     return torch.autocast(device.type, torch.bfloat16, enabled=coarsely(device, weights))
 
 
-def _at_least_float32(values: Tensor) -> torch.dtype:
-    return torch.promote_types(values.dtype, torch.float32)
-
-
-def _of_stage(stage: Stage, weight: Tensor, given: Tensor, slope: Tensor) -> dict[str, _Held | _Products]:
+def _of_stage(stage: Stage, weight: Tensor, given: Tensor, slope: Tensor) -> dict[str, Held | Products]:
     by_bias = {}
     if stage.bias is not None:
-        by_bias[stage.bias] = _Held(
-            _lines(slope.flatten(2).sum(2, dtype=_at_least_float32(slope)) if slope.ndim > 2 else slope)
+        by_bias[stage.bias] = Held(
+            _lines(slope.flatten(2).sum(2, dtype=at_least_float32(slope)) if slope.ndim > 2 else slope)
         )
     if weight.ndim == 2:
-        return {stage.weight: _Products(slope, given), **by_bias}
+        return {stage.weight: Products(slope, given), **by_bias}
     kernel = (weight.shape[2], weight.shape[3])
     if convolutions.multiplies(slope):
         rows, lengths = convolutions.products(slope, given, stage.form(given, weight))
-        return {stage.weight: _Held(rows, (*kernel, given.shape[1]), lengths), **by_bias}
+        return {stage.weight: Held(rows, (*kernel, given.shape[1]), lengths), **by_bias}
     if slope.is_cuda:
         rows = torch.bmm(slope.flatten(2), _patches(given.to(slope.dtype), kernel, stage).transpose(1, 2))
-        return {stage.weight: _Held(rows), **by_bias}
+        return {stage.weight: Held(rows), **by_bias}
     return {stage.weight: _on_a_processor(stage, kernel, slope, given.to(slope.dtype)), **by_bias}
 
 
-def _on_a_processor(stage: Stage, kernel: Pair, slope: Tensor, given: Tensor) -> _Held:
+def _on_a_processor(stage: Stage, kernel: Pair, slope: Tensor, given: Tensor) -> Held:
     """Gradients by the weight of a convolution: of a few records at a time, whose patches it then has at hand."""
     last = given.shape[1] >= 8  # fewer channels side by side are not worth it
     columns = kernel[0] * kernel[1] * given.shape[1]
@@ -333,14 +263,8 @@ def _on_a_processor(stage: Stage, kernel: Pair, slope: Tensor, given: Tensor) ->
         lines = slopes.permute(0, 2, 3, 1).flatten(1, 2).transpose(1, 2)
         patches = _patches_last(values, kernel, stage) if last else _patches(values, kernel, stage).transpose(1, 2)
         torch.bmm(lines, patches, out=into)
-        squares.append(_squares(into))
-    return _Held(rows, (*kernel, given.shape[1]) if last else None, torch.cat(squares))
-
-
-def _squares(rows: Tensor) -> Tensor:
-    """Rows ``[n, a, b]`` -> squared lengths ``[n]``, float64: of lines in float32 or more, of these in float64."""
-    lengths = torch.linalg.vector_norm(rows, dim=2, dtype=_at_least_float32(rows))
-    return lengths.to(torch.float64).square().sum(1)
+        squares.append(squares_of(into))
+    return Held(rows, (*kernel, given.shape[1]) if last else None, torch.cat(squares))
 
 
 def _channels_last(values: Tensor) -> Tensor:

@@ -1,0 +1,14 @@
+import pytest
+import torch
+
+from privset.privacy.clipping import Shares
+from privset.privacy.held import Held, Products
+
+
+def test_thousands_of_contributions_do_not_round_past_the_bound():
+    rows = torch.full((6000, 1, 1), 0.1)
+    product = Products(torch.full((6000, 1), 0.1), torch.ones(6000, 1))
+    for part in (Held(rows), product):
+        totals = torch.zeros(1, 1, dtype=torch.float64)
+        part.add(Shares(torch.ones(1, 6000, dtype=torch.float64)), totals)
+        assert float(totals) == pytest.approx(6000 * float(torch.tensor(0.1)), rel=1e-12)  # float64 from row to row
