@@ -2,6 +2,7 @@
 
 - ``images/sets.png``: two synthetic sets that a study made, side by side;
 - ``images/gradients-*.svg``: how long a clipped gradient sum takes, from `results/speed`;
+- ``images/psg-size.svg``: how long the parts of PSG's loop take, against the size of the set, from there, too;
 - ``images/continual-*.svg``: accuracy against stage, as the study `continual` drew it;
 - ``images/psg-*-along.svg``: accuracy against epsilon, as the study `psg` drew it;
 - in ``reproduction.md``, between ``<!-- studies -->`` and ``<!-- end of studies -->``: every study, its command, every
@@ -61,25 +62,41 @@ def picture(results: Path) -> bytes:
 
 
 def gradients(results: Path) -> dict[Path, bytes]:
-    """By their place: curves of what benchmarks/gradient.py measured on a card, along each setting that it changes."""
-    files = [json.loads(path.read_bytes()) for path in sorted((results / "speed").glob("gradient-cuda-*.json"))]
+    """By their place: curves of what benchmarks/gradient.py measured on a card, and on a processor, by each setting."""
     usual = {"batch": 256, "width": 128, "side": 28}
     drawn = {}
-    for setting, axis in AXES.items():
-        others = {name: value for name, value in usual.items() if name != setting}
-        line = [one for one in files if others.items() <= one["settings"].items()]
-        line.sort(key=lambda one: one["settings"][setting])
-        curves = [
-            Curve(
-                name=name,
-                points=tuple((one["milliseconds"][name], 0.0) for one in line),
-                at=tuple(one["settings"][setting] for one in line),
+    for device, end in (("cuda", ""), ("cpu", "-cpu")):
+        files = _speeds(results, f"gradient-{device}-*.json")
+        for setting, axis in AXES.items():
+            others = {name: value for name, value in usual.items() if name != setting}
+            line = [one for one in files if others.items() <= one["settings"].items()]
+            line.sort(key=lambda one: one["settings"][setting])
+            place = f"{line[0]['cores']} cores of a processor" if device == "cpu" else line[0]["device"]
+            at = [one["settings"][setting] for one in line]
+            drawn[PICTURE.with_name(f"gradients-{setting}{end}.svg")] = _milliseconds(
+                line, at, title=f"Clipped gradient sum, {place}", axis=axis
             )
-            for name in line[0]["milliseconds"]
-        ]
-        figure = draw(curves, title=f"Clipped gradient sum, {line[0]['device']}", axis=axis, unit="ms")
-        drawn[PICTURE.with_name(f"gradients-{setting}.svg")] = figure.svg().encode()
     return drawn
+
+
+def sizes(results: Path) -> dict[Path, bytes]:
+    """By its place: the curve of what benchmarks/psg.py measured on a card, against the size of the set."""
+    line = sorted(_speeds(results, "psg-ipc*-cuda.json"), key=lambda one: one["per_class"])
+    at, title = [one["per_class"] for one in line], f"Parts of PSG's loop, {line[0]['device']}"
+    return {PICTURE.with_name("psg-size.svg"): _milliseconds(line, at, title=title, axis="images a class, ten classes")}
+
+
+def _speeds(results: Path, names: str) -> list[dict[str, Any]]:
+    return [json.loads(path.read_bytes()) for path in sorted((results / "speed").glob(names))]
+
+
+def _milliseconds(line: list[dict[str, Any]], at: list[int], *, title: str, axis: str) -> bytes:
+    """What each contender, or part, took at these places, as an SVG."""
+    curves = [
+        Curve(name=name, points=tuple((one["milliseconds"][name], 0.0) for one in line), at=tuple(at))
+        for name in line[0]["milliseconds"]
+    ]
+    return draw(curves, title=title, axis=axis, unit="ms").svg().encode()
 
 
 def curves(results: Path) -> dict[Path, bytes]:
@@ -90,7 +107,7 @@ def curves(results: Path) -> dict[Path, bytes]:
 
 def pictures(results: Path) -> dict[Path, bytes]:
     """Everything drawn, by its place."""
-    return {PICTURE: picture(results)} | gradients(results) | curves(results)
+    return {PICTURE: picture(results)} | gradients(results) | sizes(results) | curves(results)
 
 
 def met(results: Path) -> str:
