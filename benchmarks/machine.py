@@ -16,7 +16,7 @@ from privset.facts import PublicFacts
 from privset.methods import Execution
 from privset.processor import capabilities, multiplies_bfloat16
 from privset.release.software import versions
-from privset.studies.runner import command_of, commit
+from privset.studies.origin import command_of, commit
 
 COMMIT = commit()
 """At the start: files may change while the code that was read runs on."""

@@ -42,8 +42,8 @@ from privset.observer import Observer
 from privset.privacy import PrivacyBudget
 from privset.release import Release
 from privset.release.software import versions
+from privset.studies.origin import commit
 from privset.studies.results import NOISE, write
-from privset.studies.runner import commit
 
 WHAT = "accuracy in percent of a ConvNet trained on two parties' sets; the second's networks random, trained or half"
 HELD_OUT = "every sixth of the training records used, held out before anything was measured; never the test split"

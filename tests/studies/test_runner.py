@@ -2,7 +2,6 @@ import dataclasses
 import json
 import os
 import statistics
-import subprocess
 import types
 
 import pytest
@@ -341,34 +340,6 @@ def test_sets_of_different_origin_name_all_of_them(tmp_path, study, work):
     for index, command in enumerate(["one", "one", "two"]):
         run(study, results=tmp_path, cells=["first"], shard=(index, 3), command=command)
     assert read(tmp_path, "first")["command"] == "one, two"
-
-
-def test_the_commit_is_that_of_the_source_or_none(tmp_path, monkeypatch):
-    def git(*words):
-        name = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
-        subprocess.run(["git", *name, *words], cwd=tmp_path, check=True, capture_output=True)
-
-    monkeypatch.delenv("PRIVSET_COMMIT", raising=False)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    monkeypatch.setattr(runner, "PACKAGE", tmp_path)
-    assert runner.commit() is None
-    git("init")
-    (tmp_path / "__init__.py").touch()
-    (tmp_path / "other.py").touch()
-    git("add", "other.py")
-    git("commit", "-m", "x")
-    assert runner.commit() is None  # someone else's repository
-    git("add", "__init__.py")
-    git("commit", "-m", "y")
-    clean = runner.commit()
-    assert clean is not None
-    assert len(clean) == 40
-    (tmp_path / "new.py").touch()
-    assert runner.commit() == clean + "+"
-    monkeypatch.setenv("PRIVSET_COMMIT", "told")  # of a copy that was committed elsewhere
-    assert runner.commit() == "told"
-    monkeypatch.setattr(runner, "PACKAGE", tmp_path.parent)
-    assert runner.commit() == "told"
 
 
 def toy(**fields):

@@ -24,8 +24,8 @@ from privset.errors import ConfigError
 from privset.methods import Claim
 from privset.release.statement import rounded_up
 from privset.studies import STUDIES, Cell, Outcome, Results
+from privset.studies.origin import command_of
 from privset.studies.results import percent
-from privset.studies.runner import command_of
 
 Name = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="NAME")]]
 
