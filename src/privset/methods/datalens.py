@@ -121,7 +121,7 @@ class DataLens(TeacherMethod[DataLensConfig]):
         "paper": lambda per_class, epsilon: DataLensConfig.paper(per_class=per_class, epsilon=epsilon),
         "small": lambda per_class, _: DataLensConfig.small(per_class=per_class),
     }
-    """``standard``: calibrated noise; ``paper``: the published noise too; ``small``: minutes on a CPU."""
+    """``standard``: calibrated noise; ``paper``: the published noise too; ``small``: seconds on a CPU."""
     claims = (
         "the published noise is claimed to cost epsilon 1 and 10 for replacing a record; proven are 0.738 and 8.5 for "
         "adding or removing one where every record is in one shard, which in the published code it is not (delta 1e-5)"

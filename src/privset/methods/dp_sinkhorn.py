@@ -139,7 +139,7 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
         "paper": lambda per_class, epsilon: DpSinkhornConfig.paper(per_class=per_class, epsilon=epsilon),
         "small": lambda per_class, _: DpSinkhornConfig.small(per_class=per_class),
     }
-    """``standard``: fewer and larger steps; ``paper``: the published ones; ``small``: minutes on a CPU."""
+    """``standard``: fewer and larger steps; ``paper``: the published ones; ``small``: seconds on a CPU."""
     paced_by = ("steps",)
     resumable = True
     claims = "the published noise is claimed to cost epsilon 10; proven is 8.53, and 9.16 by RDP alone (delta 1e-5)"

@@ -115,7 +115,7 @@ class GPate(TeacherMethod[GPateConfig]):
         "paper": lambda per_class, epsilon: GPateConfig.paper(per_class=per_class, epsilon=epsilon),
         "small": lambda per_class, _: GPateConfig.small(per_class=per_class),
     }
-    """``standard``: calibrated noise; ``paper``: the published noise too; ``small``: minutes on a CPU."""
+    """``standard``: calibrated noise; ``paper``: the published noise too; ``small``: seconds on a CPU."""
     claims = (
         "published are epsilon 1 and 10 by an accountant that looks at the votes, so that they depend on the records; "
         "where it does not look it gives 1.32 and 11.7, for replacing a record, for what is proven to cost 0.998 and "

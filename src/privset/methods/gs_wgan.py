@@ -177,7 +177,7 @@ class GsWgan(SetMethod[GsWganConfig]):
         "paper": lambda per_class, epsilon: GsWganConfig.paper(per_class=per_class, epsilon=epsilon),
         "small": lambda per_class, _: GsWganConfig.small(per_class=per_class),
     }
-    """``standard``: all critics are asked; ``paper``: one is, as published; ``small``: minutes on a CPU."""
+    """``standard``: all critics are asked; ``paper``: one is, as published; ``small``: seconds on a CPU."""
     paced_by = ("steps",)
     prelude: ClassVar = {"warm_up": "warming up critics"}
     claims = (

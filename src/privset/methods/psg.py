@@ -80,7 +80,7 @@ class Psg(GradientMatching[PsgConfig]):
         "paper": lambda per_class, epsilon: PsgConfig.paper(per_class=per_class, epsilon=epsilon),
         "small": lambda per_class, _: PsgConfig.small(per_class=per_class),
     }
-    """``paper``: the published settings; ``small``: a run of minutes on a CPU."""
+    """``paper``: the published settings; ``small``: a run of seconds on a CPU."""
 
     def _start(self, facts: PublicFacts, labels: Tensor, generator: torch.Generator) -> Pixels:
         config, images = self.config, torch.randn(len(labels), *facts.shape, generator=generator).to(labels.device)

@@ -85,7 +85,7 @@ class PsgPrior(GradientMatching[PsgPriorConfig]):
         "code": lambda per_class, _: PsgPriorConfig.code_of_paper(per_class=per_class),
         "small": lambda per_class, _: PsgPriorConfig.small(per_class=per_class),
     }
-    """``paper``: its table of loops; ``code``: those of the published code; ``small``: minutes on a CPU."""
+    """``paper``: its table of loops; ``code``: those of the published code; ``small``: seconds on a CPU."""
 
     @property
     def generator_form(self) -> GeneratorForm | None:
