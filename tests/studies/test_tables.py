@@ -180,6 +180,11 @@ def test_recipes_stand_beside_each_other_and_that_of_the_study_the_sets_are_from
     place = "<!-- trained: recipes/dp-merf -->\nold\n<!-- end of results -->\n"
     assert filled(place, tmp_path).splitlines()[1:-1] == lines
     assert trained("recipes/psg", tmp_path) == ""
+    keep("precision", "mnist-all", paper=99.0, float32=99.5)  # nothing of the kind was published
+    assert trained("precision", tmp_path).splitlines()[::2] == [
+        "| data | `paper` | `float32` |",
+        "| mnist | 99.0 ± 0.5 | 99.5 ± 0.5 |",
+    ]
     assert trained("recipes", tmp_path).splitlines()[2] == (
         "| mnist | inf |  | 10 | 93.6 | not yet | 93.0 ± 0.5 | 91.0 ± 0.5 |"
     )

@@ -124,12 +124,13 @@ def _described(cell: Cell) -> dict[str, str]:
 
 
 def _differing(rows: list[dict[str, str]]) -> str:
-    """A table without the columns that describe a cell and are the same in all rows."""
+    """A table without the columns that describe a cell and are the same in all rows, or that have nothing in any."""
     if not rows:
         return ""
     describe = ("epsilon", "preset", "images a class", "network")
     known = list(dict.fromkeys(column for row in rows for column in row))
-    columns = [column for column in known if column not in describe or len({row[column] for row in rows}) > 1]
+    said = {column: {row.get(column, "not yet") for row in rows} for column in known}
+    columns = [column for column in known if said[column] != {""} and (column not in describe or len(said[column]) > 1)]
     lines = ([row.get(column, "not yet") for column in columns] for row in rows)
     return _markdown([columns, ["---"] * len(columns), *lines])
 
