@@ -72,9 +72,34 @@ def test_memory_is_kept_for_what_comes_next_unless_it_was_said_what_becomes_of_i
     assert pages_cleared(MALLOC_MMAP_THRESHOLD_="65536") >= 20
 
 
-def test_a_system_without_such_a_library_is_left_alone(monkeypatch):
+@pytest.fixture
+def unsaid(monkeypatch):
     for name in [name for name in os.environ if name.startswith(("MALLOC_", "GLIBC_TUNABLES"))]:
         monkeypatch.delenv(name)
+    monkeypatch.setattr(sys, "platform", "linux")
+
+
+@pytest.mark.parametrize(("most", "set_to"), [(2**30, [2**27, 2**29]), (2**25, [2**25, 2**29]), (0, [])])
+def test_an_older_library_keeps_smaller_tensors_and_one_that_keeps_none_is_left_as_it_was(
+    most, set_to, monkeypatch, unsaid
+):
+    taken = []
+
+    class Library:
+        def mallopt(self, option, value):
+            fits = option == -1 or value <= most
+            taken.extend([value] * fits)
+            return int(fits)
+
+    monkeypatch.setattr(processor.ctypes, "CDLL", lambda _: Library())
+    processor.keep_memory()
+    assert taken == set_to
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=1")
+    processor.keep_memory()
+    assert taken == set_to
+
+
+def test_a_system_without_such_a_library_is_left_alone(monkeypatch, unsaid):
     asked = []
 
     class Other:
@@ -83,7 +108,6 @@ def test_a_system_without_such_a_library_is_left_alone(monkeypatch):
             raise AttributeError(name)
 
     monkeypatch.setattr(processor.ctypes, "CDLL", lambda _: Other())
-    monkeypatch.setattr(sys, "platform", "linux")
     processor.keep_memory()
     assert asked == ["mallopt"]
     monkeypatch.setattr(sys, "platform", "darwin")

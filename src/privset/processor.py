@@ -46,8 +46,9 @@ def keep_memory() -> None:
         return
     with contextlib.suppress(AttributeError, OSError):  # another C library
         library = ctypes.CDLL(None)
-        for option, value in ((_MMAP_THRESHOLD, LARGE), (_TRIM_THRESHOLD, KEPT)):
-            library.mallopt(option, value)
+        # Older ones refuse what is above 32 MiB; where neither is taken, the other option would make it worse.
+        if any(library.mallopt(_MMAP_THRESHOLD, size) for size in (LARGE, LARGE // 4)):
+            library.mallopt(_TRIM_THRESHOLD, KEPT)
 
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3

@@ -50,9 +50,15 @@ def test_what_is_measured_is_said_at_once_and_not_lost_when_the_rest_is_stopped(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("privset.cli.evaluate.evaluate_noise", stopped)
+    code, out, err = call("evaluate", release, *HOW, "--beside", "noise")
+    assert (code, out) == (130, "")
+    assert "Trained on the release: " in err
     code, out, err = call("evaluate", release, *HOW, "--along", "--beside", "real", "noise")
     assert (code, out) == (130, "")
     lines = err.splitlines()
+    (warned,) = (number for number, line in enumerate(lines) if line.startswith("For the data holder only"))
+    (told,) = (number for number, line in enumerate(lines) if line.startswith("Trained on real records"))
+    assert warned < told
     said = [line.partition(":")[0] for line in lines if "±" in line]
     assert said == ["After 2 answers", "After 4 answers", "After 6 answers", "Trained on real records"]
     _, out, err = call("evaluate", release, *HOW, "--json")

@@ -344,6 +344,64 @@ def test_a_processor_with_instructions_for_it_takes_a_wide_network_in_bfloat16(m
     assert near_double("cpu", BFLOAT16, width=32) > 1e-3
 
 
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("channels", [1, 2, 9])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding", "size"),
+    [
+        ((5, 5), (1, 2), (1, 1), (10, 3)),
+        ((1, 28), (1, 2), (0, 0), (28, 28)),
+        ((5, 1), (2, 3), (2, 0), (9, 4)),
+        ((3, 3), (1, 1), (1, 1), (8, 8)),
+        ((2, 4), (3, 1), (1, 2), (5, 7)),
+        ((4, 4), (2, 2), (0, 1), (12, 6)),
+    ],
+)
+def test_what_a_convolution_makes_of_a_record_is_the_same_bits_whatever_the_others_are(
+    kernel, stride, padding, size, channels, fast, monkeypatch
+):
+    """Libraries have read memory beside the maps, where one channel was laid as several are."""
+    monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: fast)
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(33, channels, *size, generator=generator)
+    stage = Stage(weight="w", stride=stride, padding=padding)
+    weights = {"w": torch.randn(32, channels, *kernel, generator=generator)}
+    members, labels = torch.ones(1, 33, dtype=torch.bool), torch.zeros(33, dtype=torch.int64)
+    wide = Stage(weight="v", then=lambda maps: maps.sum((1, 2)))
+    weights["v"] = torch.randn(32, 32, 1, 1, generator=generator)
+    loss = LayeredLoss([stage, wide])
+    chunks = [(images, labels, members)]
+    before = clipped_gradient_sums(loss, weights, chunks, samples=1, clip_norm=1.0)[0].flat
+    with torch.autocast("cpu", torch.bfloat16, enabled=fast):
+        maps = stage.map(weights, images)
+    exact = torch.nn.functional.conv2d(images.double(), weights["w"].double(), None, stride, padding)
+    torch.testing.assert_close(maps.double(), exact, rtol=0.03 if fast else 1e-4, atol=0.3 if fast else 1e-4)
+    for value in (0.0, 1e3, 1e20, math.nan):
+        others = images.clone()
+        others[7] = value
+        with torch.autocast("cpu", torch.bfloat16, enabled=fast):
+            found = stage.map(weights, others)
+        assert torch.equal(found[:7], maps[:7])
+        assert torch.equal(found[8:], maps[8:])
+        after = clipped_gradient_sums(loss, weights, [(others, labels, members)], samples=1, clip_norm=1.0)[0].flat
+        assert float((after - before).norm()) <= 2 * (1 + 1e-6)
+
+
+def test_only_convolutions_over_many_maps_are_coarse(monkeypatch):
+    monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: True)
+    device = torch.device("cpu")
+    assert not layered.coarsely(device, [torch.empty(64, 31, 3, 3), torch.empty(64, 64)])  # by what comes in
+    assert layered.coarsely(device, [torch.empty(8, 32, 3, 3)])
+    network = seeded(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3)))
+    weights = {name: value.detach() for name, value in network.named_parameters()}
+    loss = record_loss(network)
+    assert isinstance(loss, LayeredLoss)
+    images = torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = loss.stages[0].map(weights, images.flatten(1))
+    assert torch.equal(found, network(images))  # in float32
+
+
 def test_float64_stays_float64_where_bfloat16_is_faster(coarse):
     network = seeded(lambda: ConvNet((1, 8, 8), 3, width=4, depth=2).double()).to(coarse)
     images, labels = (values.to(coarse) for values in batch((1, 8, 8), 3))

@@ -25,6 +25,8 @@ def test_the_commit_is_that_of_the_source_or_none(tmp_path, monkeypatch):
     assert len(clean) == 40
     (tmp_path / "new.py").touch()
     assert origin.commit() == clean + "+"
+    monkeypatch.setenv("PRIVSET_COMMIT", "")
+    assert origin.commit() == clean + "+"
     monkeypatch.setenv("PRIVSET_COMMIT", "told")  # of a copy that was committed elsewhere
     assert origin.commit() == "told"
     monkeypatch.setattr(origin, "PACKAGE", tmp_path.parent)

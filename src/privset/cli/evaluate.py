@@ -81,12 +81,13 @@ def evaluate(arguments: Sequence[str]) -> int:
         others = []
         for reference in parsed.beside:
             if reference == "real":
+                console.warn(
+                    "For the data holder only: accuracies after training on the real records carry no guarantee."
+                )
                 others.append(evaluate_real(dataset, **how, **settings))
             elif isinstance(release, Release):
                 others.append(evaluate_noise(dataset, release.set.labels, **how, **settings))
             _tell(others[-1])
-    if "real" in parsed.beside:
-        console.warn("For the data holder only: accuracies after training on the real records carry no guarantee.")
     if parsed.curve is not None:
         _draw(points, parsed.curve, f"{release.certificate.method}, {result.classifier}, recipe {result.recipe_name}")
     if parsed.json:

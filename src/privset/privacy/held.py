@@ -15,6 +15,8 @@ from privset.privacy.clipping import Shares
 
 SHORT = 256
 """Numbers of a row, up to which a processor, too, adds rows up by one product: such as those of biases and scales."""
+LINE = 1152
+"""Numbers that are measured together in float32, such as 3 x 3 of 128 maps: with many more, rounding would add up."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,8 +85,9 @@ class Products:
 
 def squares_of(rows: Tensor) -> Tensor:
     """Rows ``[n, a, b]`` -> squared lengths ``[n]``, float64: of lines in float32 or more, of these in float64."""
-    lengths = torch.linalg.vector_norm(rows, dim=2, dtype=at_least_float32(rows))
-    return lengths.to(torch.float64).square().sum(1)
+    pieces = rows.split(LINE, dim=2)
+    lengths = (torch.linalg.vector_norm(piece, dim=2, dtype=at_least_float32(rows)) for piece in pieces)
+    return torch.stack([length.to(torch.float64).square().sum(1) for length in lengths]).sum(0)
 
 
 def at_least_float32(values: Tensor) -> torch.dtype:

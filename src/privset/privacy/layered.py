@@ -99,7 +99,7 @@ OfRecord = Callable[[Tensor, Tensor], Tensor]
 class LayeredLoss:
     """A loss of what a network in layers makes of one record: a `privset.privacy.clipping.Loss`.
 
-    The curator knows it by its type and takes gradients layer by layer; under vmap it gives the same.
+    The curator knows it by its type and takes gradients layer by layer; by itself it is the loss of one record.
 
     Args:
         stages: The layers with weights, in order.
@@ -268,12 +268,13 @@ def _on_a_processor(stage: Stage, kernel: Pair, slope: Tensor, given: Tensor) ->
 
 
 def _channels_last(values: Tensor) -> Tensor:
-    """The same ``[n, c, h, w]`` with all channels of a pixel side by side in memory."""
-    values = values.contiguous(memory_format=torch.channels_last)
-    _, channels, height, width = values.shape
-    # With one channel both orders are the same, and torch has to be told which is meant.
-    strides = (channels * height * width, 1, channels * width, channels)
-    return values.as_strided(values.shape, strides) if channels == 1 else values
+    """The same ``[n, c, h, w]`` with all channels of a pixel side by side in memory; one channel gets a second, of zeros.
+
+    With one channel both orders are the same. A tensor whose strides say which is meant has the library (oneDNN, torch
+    2.13) read beside it if the two strides of a convolution differ: memory of other records, and freed memory.
+    """
+    values = F.pad(values, (0, 0, 0, 0, 0, 1)) if values.shape[1] == 1 else values
+    return values.contiguous(memory_format=torch.channels_last)
 
 
 def _lines(rows: Tensor) -> Tensor:

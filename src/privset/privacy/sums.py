@@ -39,7 +39,7 @@ def check_statistic(statistic: Statistic, facts: PublicFacts, device: str) -> No
 
 
 def _chunk_for(loss: Loss, parameters: Parameters, device: str) -> int:
-    """As many records as keep their gradients in a CPU's cache, or a GPU busy.
+    """As many records as were fastest on a CPU, by how much memory their gradients take, or as keep a GPU busy.
 
     Gradients that are taken layer by layer are written once and read once: more records at a time are faster then.
     """
