@@ -13,6 +13,7 @@ import torch
 
 from privset.errors import ConfigError
 from privset.facts import PublicFacts
+from privset.files import unwritable
 from privset.methods import Execution
 from privset.processor import capabilities, multiplies_bfloat16
 from privset.release.software import versions
@@ -39,8 +40,15 @@ def parser(about: str | None, *, anywhere: bool = True) -> argparse.ArgumentPars
     found = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     if anywhere:
         found.add_argument("--device", default="cpu", type=_device, help="cpu, cuda or cuda:N")
-    found.add_argument("--results", type=Path, default=Path("results"), help="folder of the results")
+    found.add_argument("--results", type=results_folder, default=Path("results"), help="folder of the results")
     return found
+
+
+def results_folder(word: str) -> Path:
+    """A folder that results can be written to, from the command line; refused before anything is measured."""
+    if why := unwritable(Path(word)):
+        raise argparse.ArgumentTypeError(f"{why}; give another folder for results")
+    return Path(word)
 
 
 def at_least_one(word: str) -> int:

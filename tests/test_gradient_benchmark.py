@@ -29,7 +29,10 @@ def test_what_is_no_point_of_the_curves_is_put_on_file_elsewhere_only(gradient, 
     assert json.loads(found.read_bytes())["what"] == "a sum"
 
 
-@pytest.mark.parametrize("words", [["--batch", "0"], ["--rounds", "x"], ["--side", "7"], ["--device", "gpu"]])
+@pytest.mark.parametrize(
+    "words",
+    [["--batch", "0"], ["--rounds", "x"], ["--side", "7"], ["--device", "gpu"], ["--results", f"{__file__}/results"]],
+)
 def test_what_cannot_be_measured_is_refused_in_a_sentence(gradient, tmp_path, capsys, words):
     with pytest.raises(SystemExit) as ended:
         gradient.main(words)

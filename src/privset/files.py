@@ -32,6 +32,19 @@ def write(path: Path, content: bytes, *, alone: bool = False) -> None:
         partial.unlink(missing_ok=True)
 
 
+def unwritable(folder: Path) -> str | None:
+    """Why nothing could be put into a folder, which may not be there yet; None if it could."""
+    place = next(one for one in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(one))
+    if not place.is_dir():
+        return f"{place} is not a folder"
+    return None if os.access(place, os.W_OK | os.X_OK) else f"{place} cannot be written to"
+
+
+def litter(path: Path) -> bool:
+    """Whether it is what file managers leave wherever they look."""
+    return path.name in (".DS_Store", "Thumbs.db", "desktop.ini") and path.is_file() and not path.is_symlink()
+
+
 def as_json(document: Any) -> bytes:
     """As JSON for people to read too; there is no infinity in JSON."""
     return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()

@@ -96,6 +96,7 @@ def test_the_configuration_of_the_release_asks_for_as_many(call, release, tmp_pa
         ("evaluate RELEASE --data digits --curve curve.svg", "give both"),
         ("evaluate RELEASE --data digits --along --curve curve.pdf", "ends in .svg or .png"),
         ("evaluate RELEASE --data digits --along --curve no/curve.svg", "no such folder"),
+        ("evaluate RELEASE --data digits --along --curve LOCKED/curve.svg", "choose another place for the curve"),
         ("evaluate PLAIN --data digits --along", "holds no sets along its run"),
     ],
 )
@@ -104,7 +105,12 @@ def test_what_cannot_work_is_refused_before_anything_is_spent(call, release, mon
     if "PLAIN" in words and not plain.exists():
         assert call("generate", *RUN, "--out", plain)[0] == 0
     monkeypatch.chdir(tmp_path)
-    code, out, err = call(*words.replace("RELEASE", str(release)).replace("PLAIN", str(plain)).split())
+    if "LOCKED" in words:
+        monkeypatch.setattr("os.access", lambda *_: False)
+    places = {"RELEASE": release, "PLAIN": plain, "LOCKED": release.parent}
+    for name, place in places.items():
+        words = words.replace(name, str(place))
+    code, out, err = call(*words.split())
     assert (code, out) == (2, "")
     assert sentence in " ".join(err.replace("│", " ").split())
     assert list(tmp_path.iterdir()) == []

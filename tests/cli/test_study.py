@@ -207,8 +207,9 @@ def test_show_says_what_failed_and_where_it_looks(call, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("out of luck")
 
-    _, out, _ = call("study", "show", "smoke", "--results", tmp_path / "nowhere")
-    assert "There is no folder" in out
+    code, out, err = call("study", "show", "smoke", "--results", tmp_path / "nowhere")
+    assert (code, out) == (2, "")
+    assert "there is no folder" in err
     monkeypatch.setattr(runner.pipeline, "generate", fail)
     assert call("study", "run", "smoke", "--results", tmp_path)[0] == 1
     _, out, _ = call("study", "show", "smoke", "--results", tmp_path)

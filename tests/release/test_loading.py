@@ -25,6 +25,14 @@ def test_loading_refuses_other_things(release: Path, tmp_path: Path) -> None:
         load(release)
 
 
+def test_loading_refuses_a_certificate_that_was_changed(release: Path) -> None:
+    document = json.loads((release / "certificate.json").read_text())
+    document["guarantee"]["epsilon_spent"] = 0.1
+    (release / "certificate.json").write_text(json.dumps(document))
+    with pytest.raises(ReleaseError, match=r"certificate\.json: was changed, and its seal does not fit it"):
+        load(release)
+
+
 @pytest.mark.parametrize(
     ("images", "sentence"),
     [

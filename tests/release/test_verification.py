@@ -136,6 +136,13 @@ def test_the_holder_may_add_a_licence(release: Path) -> None:
     assert verify(release).ok
 
 
+def test_what_a_file_manager_leaves_where_it_looks_is_no_sign_of_forgery(release: Path, tmp_path: Path) -> None:
+    (release / ".DS_Store").write_bytes(b"where icons are")
+    assert verify(release).ok
+    (release / "Thumbs.db").symlink_to(tmp_path)
+    assert failed(release) == {"files"}
+
+
 def test_certificate_cannot_vouch_for_foreign_files(release: Path, workshop: Any) -> None:
     (release / "run.sh").write_text("rm -rf /")
     workshop.forge(release, lambda document: document["files"].update({"run.sh": "0" * 64}))

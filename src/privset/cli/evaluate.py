@@ -22,6 +22,7 @@ from privset.evaluation import (
     figure_along,
     points_along,
 )
+from privset.files import unwritable
 from privset.release import ClassifierRelease, Release, load_published
 from privset.release.statement import rounded_up
 
@@ -88,8 +89,6 @@ def evaluate(arguments: Sequence[str]) -> int:
             elif isinstance(release, Release):
                 others.append(evaluate_noise(dataset, release.set.labels, **how, **settings))
             _tell(others[-1])
-    if parsed.curve is not None:
-        _draw(points, parsed.curve, f"{release.certificate.method}, {result.classifier}, recipe {result.recipe_name}")
     if parsed.json:
         console.show_json(
             result.to_json()
@@ -100,10 +99,12 @@ def evaluate(arguments: Sequence[str]) -> int:
         )
     else:
         show(result, others)
-        if parsed.curve is not None:
-            console.show(f"The curve is in {parsed.curve}")
         if points:
             show_along(points, private=release.certificate.guarantee.private)
+    if parsed.curve is not None:
+        _draw(points, parsed.curve, f"{release.certificate.method}, {result.classifier}, recipe {result.recipe_name}")
+        if not parsed.json:
+            console.show(f"The curve is in {parsed.curve}")
     return 0
 
 
@@ -146,8 +147,10 @@ def _check_curve(parsed: EvaluateArguments, release: Release | ClassifierRelease
         raise ConfigError(f"{parsed.curve}: a curve is drawn to a file that ends in .svg or .png")
     if parsed.curve.exists():
         raise ConfigError(f"{parsed.curve} exists already, and nothing is ever replaced; choose another file")
-    if not parsed.curve.absolute().parent.is_dir():
+    if not (folder := parsed.curve.absolute().parent).is_dir():
         raise ConfigError(f"{parsed.curve}: there is no such folder to draw a curve to")
+    if why := unwritable(folder):
+        raise ConfigError(f"{why}; choose another place for the curve")
     if math.isinf(release.certificate.guarantee.epsilon_spent):
         raise ConfigError(f"{parsed.release} has no finite epsilon to draw accuracy against; leave --curve out")
 
@@ -157,7 +160,9 @@ def _draw(points: Sequence[Point], path: Path, name: str) -> None:
     try:
         path.write_bytes(figure.svg().encode() if path.suffix == ".svg" else figure.png())
     except OSError as error:
-        raise ConfigError(f"{path}: the curve cannot be written ({error.strerror})") from error
+        raise ConfigError(
+            f"{path}: the curve cannot be written ({error.strerror}); choose another place for it"
+        ) from error
 
 
 def show_along(points: Sequence[Point], *, private: bool) -> None:

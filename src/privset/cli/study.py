@@ -230,6 +230,8 @@ def show(arguments: Sequence[str]) -> int:
     """`privset study show NAME`."""
     parsed = parse(ShowArguments, arguments, "privset study show")
     chosen = studies.get(parsed.name)
+    if not parsed.results.is_dir():
+        raise ConfigError(f"there is no folder {parsed.results}; run this where results are, or say --results")
     shelf = Results(parsed.results, chosen)
     found = {cell.name: result for cell in chosen.cells if (result := shelf.cell(cell)) is not None}
     missing = {cell.name: f"{len(shelf.parts(cell))} of {cell.sets}" for cell in chosen.cells if cell.name not in found}
@@ -240,7 +242,7 @@ def show(arguments: Sequence[str]) -> int:
         console.show_json({"study": chosen.name, "cells": list(found.values()), **words})
         return 0
     recipes = list(dict.fromkeys(recipe for result in found.values() for recipe in result["recipes"]))
-    rows = [["cell", "epsilon", "per class", *recipes, "published", "seconds a set"]]
+    rows = [["cell", "epsilon", "per class", *recipes, "published", "seconds to make + evaluate a set"]]
     rows += [[name, *describe(result, recipes)] for name, result in found.items()]
     if any("claim" in result for result in found.values()):
         rows[0] += ["proven", "claimed, not the guarantee"]
@@ -250,8 +252,6 @@ def show(arguments: Sequence[str]) -> int:
     console.show(f"{chosen.name}: {chosen.what}")
     for row in rows:  # in plain lines: a table would cut the cells' names to fit the terminal
         console.show("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
-    if not parsed.results.is_dir():
-        console.show(f"There is no folder {parsed.results}: run this where results are, or say --results.")
     for name, errors in failed.items():
         for error in errors:
             console.show(f"failed: {name}, {error}")

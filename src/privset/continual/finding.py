@@ -8,9 +8,10 @@ from pathlib import Path
 
 from privset.continual.documents import EVALUATIONS, FIGURES, RESULTS
 from privset.continual.guarantee import FILE as GUARANTEE
-from privset.continual.notes import check_alone, litter
+from privset.continual.notes import check_alone
 from privset.errors import ReleaseError
 from privset.exports import Format, format_of
+from privset.files import litter
 from privset.release.certificate import FILE as CERTIFICATE_FILE
 from privset.release.folder import NOTE, RELEASE, releases_in
 

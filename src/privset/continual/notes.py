@@ -162,14 +162,11 @@ def foreign(stage: Path) -> list[str]:
         ReleaseError: It cannot be looked into.
     """
     try:
-        return sorted(path.name for path in stage.iterdir() if path.name not in (RELEASE, NOTE) and not litter(path))
+        return sorted(
+            path.name for path in stage.iterdir() if path.name not in (RELEASE, NOTE) and not files.litter(path)
+        )
     except OSError as error:
         raise ReleaseError(f"{stage} cannot be read ({error.strerror}); mend that, and run it again") from error
-
-
-def litter(path: Path) -> bool:
-    """Whether it is what file managers leave wherever they look."""
-    return path.name in (".DS_Store", "Thumbs.db", "desktop.ini") and path.is_file() and not path.is_symlink()
 
 
 def _stage_of(release: Path) -> Path | None:

@@ -268,7 +268,7 @@ def _on_a_processor(stage: Stage, kernel: Pair, slope: Tensor, given: Tensor) ->
 
 
 def _channels_last(values: Tensor) -> Tensor:
-    """The same ``[n, c, h, w]`` with all channels of a pixel side by side in memory; one channel gets a second, of zeros.
+    """The same ``[n, c, h, w]``, channels of a pixel side by side in memory; one channel is given a second, of zeros.
 
     With one channel both orders are the same. A tensor whose strides say which is meant has the library (oneDNN, torch
     2.13) read beside it if the two strides of a convolution differ: memory of other records, and freed memory.

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
+from privset.files import litter
 from privset.privacy import ledger
 from privset.privacy.accounting import merge, spend
 from privset.privacy.budget import RELATION
@@ -134,7 +135,8 @@ class Examination:
         expected = self._shown() | self.certificate.files.keys()
         possible = expected & self.possible_files()
         inner = {parent.as_posix() for name in possible for parent in PurePosixPath(name).parents}
-        present = {path.relative_to(self.folder).as_posix(): path for path in self.folder.rglob("*")}
+        there = (path for path in self.folder.rglob("*") if not litter(path))
+        present = {path.relative_to(self.folder).as_posix(): path for path in there}
         present = {
             name: path for name, path in present.items() if path.is_symlink() or not path.is_dir() or name not in inner
         }

@@ -134,7 +134,14 @@ def load_published(folder: str | Path) -> Release | ClassifierRelease:
 
 
 def _certificate(folder: Path) -> Certificate:
-    return Certificate.parse(read_file(folder, CERTIFICATE_FILE), str(folder / CERTIFICATE_FILE))
+    where = folder / CERTIFICATE_FILE
+    found = Certificate.parse(read_file(folder, CERTIFICATE_FILE), str(where))
+    if found.seal != found.expected_seal():
+        raise ReleaseError(
+            f"{where}: was changed, and its seal does not fit it; `privset verify {folder}` says more, and the release "
+            "should be got again from its source"
+        )
+    return found
 
 
 def _check_digest(content: Content, certificate: Certificate, where: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import statistics
 from collections.abc import Iterable, Mapping
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from privset.errors import ConfigError
-from privset.files import as_json, write
+from privset.files import as_json, unwritable, write
 from privset.methods import METHODS
 from privset.release.software import versions
 from privset.studies import along, courses
@@ -68,10 +67,8 @@ class Results:
         Raises:
             ConfigError: It cannot be made, or written to.
         """
-        place = next(one for one in (self._parts, *self._parts.parents) if os.path.lexists(one))
-        if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-            why = "cannot be written to" if place.is_dir() else "is not a folder"
-            raise ConfigError(f"{place} {why}; give another folder for results with --results")
+        if why := unwritable(self._parts):
+            raise ConfigError(f"{why}; give another folder for results with --results")
 
     def keep_part(self, cell: Cell, number: int, measured: dict[str, Any]) -> None:
         """Put the measurements of one set on file; an error of an earlier attempt is forgotten."""
