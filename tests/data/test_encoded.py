@@ -85,6 +85,15 @@ def test_what_is_no_image_is_refused(content: bytes, message: str) -> None:
         Encoded(name="dir/file", content=content).form()
 
 
+def test_an_image_that_may_not_be_read_is_not_said_to_be_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Image, "open", forbidden)
+    with pytest.raises(DataError, match=r"dir/file: cannot be read \(Permission denied\); make it readable"):
+        Encoded(name="dir/file", content=b"any").form()
+
+
 @pytest.mark.parametrize("kind", ["PNG", "JPEG"])
 def test_truncated_image_is_refused(kind: str, pixels: np.ndarray) -> None:
     whole = _encode(Image.fromarray(pixels.reshape(72, 10, 3)), kind).content

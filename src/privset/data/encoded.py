@@ -98,6 +98,8 @@ class Encoded:
         return not (self.content.stat().st_size if isinstance(self.content, Path) else self.content)
 
     def _unreadable(self, error: Exception) -> DataError:
+        if isinstance(error, PermissionError):  # not a word of removing it: it may be a fine record
+            return DataError(f"{self.name}: cannot be read ({error.strerror}); make it readable for whoever runs this")
         reason = getattr(error, "strerror", None) or (str(error) or type(error).__name__).splitlines()[0]
         if isinstance(error, Image.UnidentifiedImageError):
             reason = "the content is neither"

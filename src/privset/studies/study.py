@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import fnmatch
 import json
 import math
@@ -155,6 +156,10 @@ class Cell:
         return json.dumps(made, sort_keys=True, default=str)
 
 
+_NAMED = 12
+"""So many cells are named to whoever names one that is not there."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Study:
     """Cells that make one table.
@@ -184,6 +189,10 @@ class Study:
         for pattern in patterns:
             matching = {name for name in names if fnmatch.fnmatchcase(name, pattern)}
             if not matching:
-                raise ConfigError(f"study {self.name} has no cell {pattern!r}; it has {', '.join(names)}")
+                near, others = names, ""
+                if len(names) > _NAMED:
+                    near = difflib.get_close_matches(pattern, names, n=3, cutoff=0.3) or names[:3]
+                    others = f", and {len(names) - len(near)} others that `privset study list --json` names"
+                raise ConfigError(f"study {self.name} has no cell {pattern!r}; it has {', '.join(near)}{others}")
             wanted |= matching
         return tuple(cell for cell in self.cells if cell.name in wanted)
