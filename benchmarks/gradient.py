@@ -249,7 +249,7 @@ def main(words: Sequence[str] | None = None) -> None:
     for point in points:
         found = measure(**point, device=torch.device(args.device), rounds=args.rounds)
         name = f"gradient-{args.device}-b{point['batch']}-w{point['width']}-s{point['side']}.json"
-        known = args.results != parser.get_default("results") or point in CURVE_POINTS
+        known = str(args.results) != parser.get_default("results") or point in CURVE_POINTS
         if known:
             write(args.results / "speed" / name, (json.dumps(found, indent=2) + "\n").encode())
         others = ", ".join(f"{ratio:.2f} of {name}" for name, ratio in found["ratio_to"].items())

@@ -40,7 +40,7 @@ def parser(about: str | None, *, anywhere: bool = True) -> argparse.ArgumentPars
     found = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     if anywhere:
         found.add_argument("--device", default="cpu", type=_device, help="cpu, cuda or cuda:N")
-    found.add_argument("--results", type=results_folder, default=Path("results"), help="folder of the results")
+    found.add_argument("--results", type=results_folder, default="results", help="folder of the results")
     return found
 
 

@@ -178,7 +178,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--trainings", type=int, default=1, help="how many are trained on each pair of sets")
     parser.add_argument("--seeds", type=int, default=5, help="from 0 up to this number")
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--results", type=machine.results_folder, default=Path("results"))
+    parser.add_argument("--results", type=machine.results_folder, default="results")
     args = parser.parse_args(words)
     torch.set_num_threads(1)
     code = commit()  # at the start: files may change while the code that was read runs on

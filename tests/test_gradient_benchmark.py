@@ -29,6 +29,13 @@ def test_what_is_no_point_of_the_curves_is_put_on_file_elsewhere_only(gradient, 
     assert json.loads(found.read_bytes())["what"] == "a sum"
 
 
+def test_a_folder_that_is_none_is_refused_where_it_is_the_usual_one_too(gradient, tmp_path, capsys):
+    (tmp_path / "results").write_bytes(b"")
+    with pytest.raises(SystemExit):
+        gradient.main([])
+    assert "results is not a folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "words",
     [["--batch", "0"], ["--rounds", "x"], ["--side", "7"], ["--device", "gpu"], ["--results", f"{__file__}/results"]],

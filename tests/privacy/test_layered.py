@@ -387,6 +387,11 @@ def test_what_a_convolution_makes_of_a_record_is_the_same_bits_whatever_the_othe
         assert float((after - before).norm()) <= 2 * (1 + 1e-6)
 
 
+def test_images_of_one_channel_are_not_made_to_fit_a_network_for_two():
+    with pytest.raises(RuntimeError, match="channels"):
+        Stage(weight="w").map({"w": torch.ones(4, 2, 3, 3)}, torch.ones(5, 1, 8, 8))
+
+
 def test_only_convolutions_over_many_maps_are_coarse(monkeypatch):
     monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: True)
     device = torch.device("cpu")

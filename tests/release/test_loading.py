@@ -25,6 +25,17 @@ def test_loading_refuses_other_things(release: Path, tmp_path: Path) -> None:
         load(release)
 
 
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "Infinity", "NaN"])
+def test_loading_refuses_numbers_that_are_none(release: Path, number: str) -> None:
+    text = (release / "certificate.json").read_text()
+    (release / "certificate.json").write_text(
+        text.replace('"configuration": {', f'"configuration": {{"x": {number}, ', 1)
+    )
+    assert number in (release / "certificate.json").read_text()
+    with pytest.raises(ReleaseError, match=r"certificate\.json: not JSON"):
+        load(release)
+
+
 def test_loading_refuses_a_certificate_that_was_changed(release: Path) -> None:
     document = json.loads((release / "certificate.json").read_text())
     document["guarantee"]["epsilon_spent"] = 0.1

@@ -74,7 +74,8 @@ class Stage:
         if weight.ndim == 2:
             with torch.autocast(given.device.type, enabled=False):
                 return F.linear(given.to(weight.dtype), weight, bias)
-        if not given.is_cuda:  # a processor is faster if the channels of a pixel lie side by side
+        if not given.is_cuda and given.shape[1] == weight.shape[1]:  # if not, the library says so
+            # A processor is faster if the channels of a pixel lie side by side.
             given, weight = _channels_last(given), _channels_last(weight)
         elif given.dtype == torch.bfloat16:  # as the maps are laid
             weight = weight.to(given.dtype, memory_format=torch.channels_last)

@@ -101,7 +101,7 @@ class Certificate(Document):
             ReleaseError: Not JSON, not a certificate, or of a version that this privset does not know.
         """
         try:
-            document = json.loads(text.decode("utf-8"), parse_constant=_refuse_constant)
+            document = json.loads(text.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
         except (ValueError, RecursionError) as error:
             raise ReleaseError(f"{where}: not JSON ({error}); get the release again from its source") from error
         if not isinstance(document, dict) or document.get("format") != "privset-certificate":
@@ -230,6 +230,12 @@ def plain(value: Any) -> Any:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(word: str) -> float:
+    if not math.isfinite(value := float(word)):
+        raise ValueError(f"{word} is too large a number")
+    return value
 
 
 def first_problem(error: ValidationError) -> str:

@@ -135,8 +135,9 @@ class Examination:
         expected = self._shown() | self.certificate.files.keys()
         possible = expected & self.possible_files()
         inner = {parent.as_posix() for name in possible for parent in PurePosixPath(name).parents}
-        there = (path for path in self.folder.rglob("*") if not litter(path))
-        present = {path.relative_to(self.folder).as_posix(): path for path in there}
+        present = {path.relative_to(self.folder).as_posix(): path for path in self.folder.rglob("*")}
+        left = sorted(name for name, path in present.items() if litter(path))
+        present = {name: path for name, path in present.items() if name not in left}
         present = {
             name: path for name, path in present.items() if path.is_symlink() or not path.is_dir() or name not in inner
         }
@@ -148,7 +149,8 @@ class Examination:
         expect(not missing, f"missing: {', '.join(missing)}")
         odd = sorted(name for name, path in present.items() if path.is_symlink() or not path.is_file())
         expect(not odd, f"not an ordinary file: {', '.join(odd)}")
-        return f"{len(expected)} files, and no others that matter"
+        others = f"not looked into: {', '.join(left)}, which may be taken out" if left else "no others that matter"
+        return f"{len(expected)} files, and {others}"
 
     def _check_set(self) -> str:
         content = self._undamaged(synthetic.FILE)

@@ -44,8 +44,8 @@ def load(folder: str | Path) -> Release:
     the set is the one the certificate is about. Whether the numbers in the certificate are right is for `verify`.
 
     Raises:
-        ReleaseError: A missing or unreadable file, an unknown version, something else in place of a set, or another
-            set than the certificate's.
+        ReleaseError: A missing or unreadable file, an unknown version, a changed certificate, another thing than
+            a set, or another set than the certificate's.
     """
     folder = release_in(folder)
     parsed, where = _certificate(folder), folder / synthetic.FILE
@@ -92,8 +92,8 @@ def load_statistics(folder: str | Path) -> StatisticsRelease:
     """Read noisy statistics, with the same suspicion as `load` reads a set.
 
     Raises:
-        ReleaseError: A missing or unreadable file, an unknown version, a set in place of statistics, or others than
-            the certificate's.
+        ReleaseError: A missing or unreadable file, an unknown version, a changed certificate, a set in place of
+            statistics, or others than the certificate's.
     """
     folder = release_in(folder)
     parsed, where = _certificate(folder), folder / statistics.FILE
@@ -113,8 +113,8 @@ def load_classifier(folder: str | Path) -> ClassifierRelease:
     """Read a classifier, with the same suspicion as `load` reads a set.
 
     Raises:
-        ReleaseError: A missing or unreadable file, an unknown version, something else in place of a classifier, or
-            other weights than the certificate's.
+        ReleaseError: A missing or unreadable file, an unknown version, a changed certificate, another thing than
+            a classifier, or other weights than the certificate's.
     """
     folder = release_in(folder)
     parsed, where = _certificate(folder), folder / classifier.FILE
