@@ -30,6 +30,8 @@ ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "images" / "sets.png"
 SHOWN = ("moments/mnist-eps1-ipc10.png", "moments/fashion-mnist-eps1-ipc10.png")
 GAP = 24
+_MEANINGLESS = ("smoke",)
+"""Studies of which no file counts: whoever tried one has left it."""
 NEAR = 1.5
 """Points from a published accuracy within which a measured one is taken for the same."""
 AXES = {
@@ -147,8 +149,7 @@ def studies(results: Path) -> str:
 
 def _cells(study: Study, results: Path) -> str:
     shelf = Results(results, study)
-    # Of a study that means nothing, no file counts that whoever tried it has left.
-    cells = () if study.name == "smoke" else study.cells
+    cells = () if study.name in _MEANINGLESS else study.cells
     on_file = {cell.name: found for cell in cells if (found := shelf.cell(cell)) is not None}
     claims = any("claim" in found for found in on_file.values())
     rows = [["cell", "accuracy, %", "recipe", "published, %", "apart", "seconds a set: make + train", "device", "code"]]
@@ -156,13 +157,18 @@ def _cells(study: Study, results: Path) -> str:
     rows.append(["---"] * len(rows[0]))
     for cell in study.cells:
         found = on_file.get(cell.name)
-        accuracy, recipe, *rest = ["missing", "", "", "", ""] if found is None else _on_file(found)
+        accuracy, recipe, *rest = [_unfinished(cell, shelf), "", "", "", ""] if found is None else _on_file(found)
         accuracy += " (with other settings)" if found is not None and shelf.is_outdated(cell) else ""
         published = "" if cell.published is None else f"{cell.published:.1f}"
         apart = "" if cell.published is None or found is None else f"{_apart(cell, found):+.1f}"
         words = [f"`{cell.name}`", accuracy, recipe, published, apart, *rest]
         rows.append([*words, *(_epsilons(found) if claims else [])])
     return _lines(rows)
+
+
+def _unfinished(cell: Cell, shelf: Results) -> str:
+    finished = 0 if shelf.study.name in _MEANINGLESS else len(shelf.parts(cell))
+    return f"{finished} of {cell.sets} sets so far" if finished else "missing"
 
 
 def _epsilons(found: dict[str, Any] | None) -> list[str]:

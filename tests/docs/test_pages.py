@@ -15,7 +15,7 @@ import privset
 from privset.methods import METHODS
 from privset.release.examination import Examination
 from privset.release.joint_examination import JointExamination
-from privset.studies import STUDIES
+from privset.studies import STUDIES, Results
 from privset.studies.tables import filled
 
 spec = importlib.util.spec_from_file_location("exhibits", ROOT / "docs" / "exhibits.py")
@@ -48,6 +48,30 @@ def test_a_study_that_means_nothing_may_be_tried_without_a_page_changing(tmp_pat
     some = next((ROOT / "results" / "moments").glob("*.json"))
     place.write_bytes(some.read_bytes())
     assert exhibits.studies(tmp_path) == before
+
+
+def test_a_cell_of_which_some_sets_are_measured_says_how_many(tmp_path):
+    before = exhibits.studies(tmp_path)
+    study = STUDIES["psg"]
+    cell = next(one for one in study.cells if one.sets == 3)
+    Results(tmp_path, study).keep_part(cell, 1, {"recipes": {recipe: {} for recipe in cell.recipes}})
+    after = exhibits.studies(tmp_path)
+    assert f"| `{cell.name}` | missing |" in before
+    assert f"| `{cell.name}` | 1 of 3 sets so far |" in after
+    assert len(set(after.splitlines()) - set(before.splitlines())) == 1
+
+
+def test_sets_of_unfinished_cells_on_file_are_such_that_a_run_goes_on_from_them():
+    for place in (ROOT / "results").glob("*/.parts/*.json"):
+        if place.name.endswith(".pieces.json"):  # of one that is being made here and now
+            continue
+        study = STUDIES[place.parents[1].name]
+        shelf = Results(ROOT / "results", study)
+        name, number = place.stem.rsplit(".", 1)
+        cell = next(one for one in study.cells if one.name == name)
+        assert shelf.part(cell, int(number)) is not None, f"{name_of(place)} is of another definition: delete it"
+        assert shelf.cell(cell) is None, f"{name_of(place)}: the cell is finished"
+        assert json.loads(place.read_bytes())["commit"]
 
 
 def test_published_numbers_are_counted_by_how_near_what_was_measured_comes(tmp_path):
