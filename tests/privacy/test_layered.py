@@ -387,6 +387,35 @@ def test_what_a_convolution_makes_of_a_record_is_the_same_bits_whatever_the_othe
         assert float((after - before).norm()) <= 2 * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_processors_library_is_not_asked_for_a_convolution_whose_strides_differ(fast, monkeypatch):
+    """It has read beside the maps, of any number of channels where it has instructions that few processors have."""
+    monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: fast)
+    shapes = {"w": (32, 3, 3, 3), "v": (8, 32, 3, 2), "b": (8,), "l": (4, 8 * 2 * 2)}
+    weights = {name: torch.randn(shape, generator=torch.Generator().manual_seed(0)) for name, shape in shapes.items()}
+    stages = [
+        Stage(weight="w", stride=(2, 1), padding=(1, 0)),
+        Stage(weight="v", bias="b", stride=(1, 3), then=torch.flatten),
+        Stage(weight="l"),
+    ]
+    images, labels = torch.randn(5, 3, 8, 8, generator=torch.Generator().manual_seed(1)), torch.arange(5) % 4
+    doubles = {name: value.double() for name, value in weights.items()}
+    loss, members = LayeredLoss(stages), torch.ones(1, 5, dtype=torch.bool)
+
+    def reference(parameters, image, label):
+        maps = torch.nn.functional.conv2d(image[None], parameters["w"], None, (2, 1), (1, 0))
+        maps = torch.nn.functional.conv2d(maps, parameters["v"], parameters["b"], (1, 3))
+        return torch.nn.functional.cross_entropy(maps.flatten(1) @ parameters["l"].T, label[None])
+
+    every = [(images.double(), labels, members)]
+    wanted = clipped_gradient_sums(reference, doubles, every, samples=1, clip_norm=1.0)[0].flat
+    monkeypatch.setattr(torch.nn.functional, "conv2d", None)
+    exact = clipped_gradient_sums(loss, doubles, every, samples=1, clip_norm=1.0)[0].flat
+    torch.testing.assert_close(exact, wanted)
+    found = clipped_gradient_sums(loss, weights, [(images, labels, members)], samples=1, clip_norm=1.0)[0].flat
+    torch.testing.assert_close(found, wanted, rtol=0.0, atol=2e-3 if fast else 1e-5)  # products are in bfloat16
+
+
 def test_images_of_one_channel_are_not_made_to_fit_a_network_for_two():
     with pytest.raises(RuntimeError, match="channels"):
         Stage(weight="w").map({"w": torch.ones(4, 2, 3, 3)}, torch.ones(5, 1, 8, 8))

@@ -75,11 +75,25 @@ class Stage:
             with torch.autocast(given.device.type, enabled=False):
                 return F.linear(given.to(weight.dtype), weight, bias)
         if not given.is_cuda and given.shape[1] == weight.shape[1]:  # if not, the library says so
+            if self.stride[0] != self.stride[1]:
+                return self._map_patches(weight, bias, given)
             # A processor is faster if the channels of a pixel lie side by side.
             given, weight = _channels_last(given), _channels_last(weight)
         elif given.dtype == torch.bfloat16:  # as the maps are laid
             weight = weight.to(given.dtype, memory_format=torch.channels_last)
         return F.conv2d(given, weight, bias, self.stride, self.padding)
+
+    def _map_patches(self, weight: Tensor, bias: Tensor | None, given: Tensor) -> Tensor:
+        """A convolution whose two strides differ, on a processor: as a matrix product.
+
+        The library (oneDNN) has read beside the maps there: memory of other records, and freed memory. With torch 2.13
+        of one channel, with torch 2.11 and AMX of any number in bfloat16.
+        """
+        high, wide = self.form(given, weight).found
+        lines = weight.permute(0, 2, 3, 1).flatten(1)
+        with torch.autocast(given.device.type, enabled=False):
+            patches = _patches_last(given.to(weight.dtype), (weight.shape[2], weight.shape[3]), self)
+            return F.linear(patches, lines, bias).transpose(1, 2).unflatten(2, (high, wide))
 
     def map_images(self, weights: Mapping[str, Tensor], images: Tensor) -> Tensor:
         """As `map`, of what no slope is wanted by."""
@@ -271,8 +285,8 @@ def _on_a_processor(stage: Stage, kernel: Pair, slope: Tensor, given: Tensor) ->
 def _channels_last(values: Tensor) -> Tensor:
     """The same ``[n, c, h, w]``, channels of a pixel side by side in memory; one channel is given a second, of zeros.
 
-    With one channel both orders are the same. A tensor whose strides say which is meant has the library (oneDNN, torch
-    2.13) read beside it if the two strides of a convolution differ: memory of other records, and freed memory.
+    With one channel both orders are the same, and a tensor whose strides say which is meant is what the library has
+    misread (see `Stage`).
     """
     values = F.pad(values, (0, 0, 0, 0, 0, 1)) if values.shape[1] == 1 else values
     return values.contiguous(memory_format=torch.channels_last)
