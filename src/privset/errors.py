@@ -1,5 +1,8 @@
 """The errors a user can act on. Every one of them says what was wrong, where, and what to do."""
 
+import difflib
+from collections.abc import Iterable
+
 
 class PrivsetError(Exception):
     """Base of all errors that are the caller's to mend; the command line prints it and exits with 2."""
@@ -27,3 +30,13 @@ class ReleaseError(PrivsetError):
 
 class InUseError(ReleaseError):
     """Another process is writing there now."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question to follow a message about a name that is none of those known; empty if none is near.
+
+    >>> did_you_mean("gswgan", ["psg", "gs-wgan"])
+    ' Did you mean gs-wgan?'
+    """
+    near = difflib.get_close_matches(name.lower().replace("_", "-"), known, n=1)
+    return f" Did you mean {near[0]}?" if near else ""

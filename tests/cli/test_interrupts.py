@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from privset import pipeline
 from privset.cli import console
+from privset.cli.arguments import DataArguments
 from privset.cli.interrupts import WORDS, held_back
 
 
@@ -110,6 +112,21 @@ def test_a_run_that_cannot_go_on_is_stopped_by_a_second_interrupt_only(tmp_path,
     else:
         assert "what it charges, epsilon 10, would be lost. Ctrl-C again stops it all the same." in said
         assert f"stays in {tmp_path / 'set.ledger.jsonl'}, and a new run, with another --out" in said
+
+
+@pytest.mark.parametrize("command", ["generate", "measure"])
+@pytest.mark.parametrize("at", ["plan", "load"])
+def test_what_is_stopped_before_a_record_is_asked_says_that_it_charged_nothing(
+    command, at, call, tmp_path, monkeypatch
+):
+    def stopped(*_args, **_how):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline if at == "plan" else DataArguments, at, stopped)
+    code, _, said = call(command, "digits", "--preset", "light", "--epsilon", "1", "--out", tmp_path / "set")
+    assert code == 130
+    assert "stopped; nothing was released, and this command has charged nothing" in " ".join(said.split())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_that_is_interrupted_early_is_kept(tmp_path):

@@ -12,6 +12,7 @@ import tyro
 from privset import pipeline
 from privset.cli import console
 from privset.cli.arguments import Config, PlanArguments, parse_planned
+from privset.cli.interrupts import saying
 from privset.cli.plan import describe
 from privset.cli.tensorboard import require_tensorboard
 from privset.cli.watching import watched
@@ -20,7 +21,7 @@ from privset.errors import ConfigError
 from privset.methods import Execution, Method, SetMethod, TrainingMethod, require_measuring, require_snapshots
 from privset.methods.settings import require_room
 from privset.privacy import NoiseSource, Tally
-from privset.release import Certificate, ClassifierRelease, Release, StatisticsRelease
+from privset.release import ClassifierRelease, Release, StatisticsRelease
 
 Made = TypeVar("Made")
 
@@ -47,7 +48,7 @@ class GenerateArguments(PlanArguments[Config]):
 def generate(arguments: Sequence[str]) -> int:
     """Make a synthetic set from private records, or train a classifier on them, and write the release."""
     release, parsed = spend(GenerateArguments, arguments, "privset generate", make_any)
-    show_made(release, parsed.json)
+    show_made(release, parsed.json, planned=True)
     return 0
 
 
@@ -78,11 +79,12 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
     check_apart(parsed.out, parsed.data)
     pipeline.check_free(parsed.out, resumable=method.resumable)
     with console.Bars() as bars:
-        dataset = parsed.reading.load(parsed.data, bars)
-        if isinstance(method, SetMethod) and not measuring:
-            require_room(dataset.facts, method.config.per_class)
-        bars.phase("calibrating the noise", 0)
-        planned = pipeline.plan(dataset.facts, method=method, budget=budget)
+        with saying("nothing was released, and this command has charged nothing"):
+            dataset = parsed.reading.load(parsed.data, bars)
+            if isinstance(method, SetMethod) and not measuring:
+                require_room(dataset.facts, method.config.per_class)
+            bars.phase("calibrating the noise", 0)
+            planned = pipeline.plan(dataset.facts, method=method, budget=budget)
         if parsed.snapshots:
             planned = require_snapshots(method).with_snapshots(planned, parsed.snapshots)
         if not parsed.json:
@@ -138,13 +140,15 @@ def tell_of_agreement(tally: Tally, delta: float) -> None:
         )
 
 
-def show_made(release: Release | ClassifierRelease, as_json: bool) -> None:
-    """The new set or classifier, for a person or for a program."""
+def show_made(release: Release | ClassifierRelease, as_json: bool, *, planned: bool = False) -> None:
+    """The new set or classifier, for a person, who may have been shown its plan before, or for a program."""
     if as_json:
         count = {"images": len(release.set)} if isinstance(release, Release) else {"weights": len(release.trained)}
         console.show_json(summary(release) | count)
     else:
-        show_stated(release.certificate)
+        console.show(release.certificate.statement)
+        if release.certificate.claim is not None and not planned:  # a plan names it, too
+            console.show(release.certificate.claim.claim().explained())
         console.show(f"The release is in {release.path}")
 
 
@@ -152,13 +156,6 @@ def check_apart(out: Path, data: str) -> None:
     """Refuse to write into the folder that records are read from, where a release would be taken for some of them."""
     if (folder := Path(data)).is_dir() and out.resolve().is_relative_to(folder.resolve()):
         raise ConfigError(f"{out} lies in {data}, where the records are; choose a place outside of it")
-
-
-def show_stated(certificate: Certificate) -> None:
-    """The guarantee, and what is claimed beside it, if anything is."""
-    console.show(certificate.statement)
-    if certificate.claim is not None:
-        console.show(certificate.claim.claim().explained())
 
 
 def summary(release: Release | StatisticsRelease | ClassifierRelease) -> dict[str, object]:

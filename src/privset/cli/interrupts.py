@@ -1,4 +1,4 @@
-"""Ctrl-C while work goes on step by step: the step is finished, so that what was done can be kept."""
+"""Ctrl-C: a step that goes on is finished, so that what was done can be kept, and what is left is said."""
 
 from __future__ import annotations
 
@@ -51,3 +51,12 @@ def held_back(
         yield lambda: asked
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def saying(words: str) -> Iterator[None]:
+    """Within, an interrupt that says nothing of what is left says this."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt(str(stop) or words) from stop

@@ -24,7 +24,7 @@ from privset.cli.report import report
 from privset.cli.sample import sample
 from privset.cli.study import study
 from privset.cli.verify import verify
-from privset.errors import PrivsetError
+from privset.errors import PrivsetError, did_you_mean
 from privset.version import __version__
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
@@ -76,7 +76,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         return 0
     command = COMMANDS.get(arguments[0])
     if command is None:
-        console.warn(f"privset: there is no command {arguments[0]!r}; the commands are {', '.join(COMMANDS)}")
+        near, known = did_you_mean(arguments[0], COMMANDS), ", ".join(COMMANDS)
+        console.warn(f"privset: there is no command {arguments[0]!r}; the commands are {known}.{near}")
         return 2
     keep_freed_memory()
     try:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from privset import pipeline
 from privset.cli import console
 from privset.cli.arguments import Config
-from privset.cli.generate import GenerateArguments, show_stated, spend, summary
+from privset.cli.generate import GenerateArguments, spend, summary
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ def measure(arguments: Sequence[str]) -> int:
     if parsed.json:
         console.show_json(summary(release) | {"numbers": len(release.statistics)})
     else:
-        show_stated(release.certificate)
+        console.show(release.certificate.statement)
         console.show(
             f"The statistics are in {release.path}; make sets from them with `privset distil {release.path} --out SET`"
         )

@@ -25,11 +25,10 @@ every data set, and was chosen on training records of Fashion-MNIST that were he
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Callable, Mapping
 
-from privset.errors import ConfigError
+from privset.errors import ConfigError, did_you_mean
 
 FULL_SIZE = 500
 """Sets with more images a class than this are trained for 40 epochs."""
@@ -200,7 +199,6 @@ def fit_recipe(name: str, *, channels: int, images_per_class: float) -> Recipe:
         images_per_class: Size of the set divided by the number of classes.
     """
     if name not in RECIPES:
-        close = difflib.get_close_matches(name, RECIPES, n=1)
-        hint = f" Did you mean {close[0]}?" if close else ""
-        raise ConfigError(f"there is no recipe {name!r}.{hint} Known: {', '.join(sorted(RECIPES))}.")
+        known = ", ".join(sorted(RECIPES))
+        raise ConfigError(f"there is no recipe {name!r}.{did_you_mean(name, RECIPES)} Known: {known}.")
     return RECIPES[name](channels=channels, images_per_class=images_per_class)

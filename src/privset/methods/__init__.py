@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from privset.errors import ConfigError
+from privset.errors import ConfigError, did_you_mean
 from privset.methods.checkpoint import Checkpoint
 from privset.methods.claim import Claim
 from privset.methods.datalens import DataLens, DataLensConfig
@@ -48,7 +48,7 @@ def get(name: str) -> type[Method[Any]]:
     'Gradient matching'
     """
     if name not in METHODS:
-        raise ConfigError(f"method must be one of {', '.join(METHODS)}, not {name!r}")
+        raise ConfigError(f"method must be one of {', '.join(METHODS)}, not {name!r}.{did_you_mean(name, METHODS)}")
     return METHODS[name]
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic
 import torch
 from torch import Tensor
 
-from privset.errors import ConfigError
+from privset.errors import ConfigError, did_you_mean
 from privset.facts import PublicFacts
 from privset.methods.claim import Claim
 from privset.methods.plan import Plan
@@ -106,7 +106,8 @@ class Method(abc.ABC, Generic[Config]):
     def preset(cls, name: str, *, per_class: int, epsilon: float) -> Config:
         """The named preset's settings at this budget, and, if it makes one, for a set of this size."""
         if name not in cls.presets:
-            raise ConfigError(f"{cls.name} has the presets {', '.join(cls.presets)}, not {name!r}")
+            known = ", ".join(cls.presets)
+            raise ConfigError(f"{cls.name} has the presets {known}, not {name!r}.{did_you_mean(name, cls.presets)}")
         return cls.presets[name](per_class, epsilon)
 
     @abc.abstractmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import secrets
 from collections.abc import Callable, Mapping
@@ -10,7 +9,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import nn
 
-from privset.errors import ConfigError
+from privset.errors import ConfigError, did_you_mean
 from privset.facts import PublicFacts
 from privset.networks.classifiers import MLP, AlexNet, ConvNet, LeNet, Shape
 from privset.networks.deep_classifiers import VGG11, ResNet18
@@ -55,9 +54,8 @@ def build(
     torch.Size([2, 10])
     """
     if name not in CLASSIFIERS:
-        close = difflib.get_close_matches(name, CLASSIFIERS, n=1)
-        hint = f" Did you mean {close[0]}?" if close else ""
-        raise ConfigError(f"there is no classifier {name!r}.{hint} Known: {', '.join(sorted(CLASSIFIERS))}.")
+        known = ", ".join(sorted(CLASSIFIERS))
+        raise ConfigError(f"there is no classifier {name!r}.{did_you_mean(name, CLASSIFIERS)} Known: {known}.")
     constructor = CLASSIFIERS[name]
     options = {key: value for key, value in (("width", width), ("depth", depth)) if value is not None}
     for option, value in options.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privset.errors import ConfigError
+from privset.errors import ConfigError, did_you_mean
 from privset.studies.catalogue.baselines import BASELINES
 from privset.studies.catalogue.ours import DP_MERF_SETTINGS, MOMENTS, SETTINGS, SMOKE
 from privset.studies.catalogue.paper import DP_MERF, DP_SGD, PSG, PSG_PRIOR, REAL_DATA
@@ -27,5 +27,5 @@ def get(name: str) -> Study:
     17
     """
     if name not in STUDIES:
-        raise ConfigError(f"there is no study {name!r}; there are {', '.join(STUDIES)}")
+        raise ConfigError(f"there is no study {name!r}; there are {', '.join(STUDIES)}.{did_you_mean(name, STUDIES)}")
     return STUDIES[name]
