@@ -32,11 +32,11 @@ class InUseError(ReleaseError):
     """Another process is writing there now."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """A question to follow a message about a name that is none of those known; empty if none is near.
 
     >>> did_you_mean("gswgan", ["psg", "gs-wgan"])
     ' Did you mean gs-wgan?'
     """
-    near = difflib.get_close_matches(name.lower().replace("_", "-"), known, n=1)
+    near = difflib.get_close_matches(str(name).lower().replace("_", "-"), known, n=1)
     return f" Did you mean {near[0]}?" if near else ""

@@ -114,19 +114,30 @@ def test_a_run_that_cannot_go_on_is_stopped_by_a_second_interrupt_only(tmp_path,
         assert f"stays in {tmp_path / 'set.ledger.jsonl'}, and a new run, with another --out" in said
 
 
+def stopped(*_args, **_how):
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("command", ["generate", "measure"])
 @pytest.mark.parametrize("at", ["plan", "load"])
 def test_what_is_stopped_before_a_record_is_asked_says_that_it_charged_nothing(
     command, at, call, tmp_path, monkeypatch
 ):
-    def stopped(*_args, **_how):
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(pipeline if at == "plan" else DataArguments, at, stopped)
     code, _, said = call(command, "digits", "--preset", "light", "--epsilon", "1", "--out", tmp_path / "set")
     assert code == 130
     assert "stopped; nothing was released, and this command has charged nothing" in " ".join(said.split())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["generate", "measure"])
+def test_what_is_stopped_later_says_where_charges_are(command, call, tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline._Job, "prepare", stopped)
+    code, _, said = call(command, "digits", "--preset", "light", "--epsilon", "1", "--out", tmp_path / "set")
+    assert code == 130
+    assert "stopped; nothing was released; what was charged, if anything was, stays in the ledger" in " ".join(
+        said.split()
+    )
 
 
 def test_a_run_that_is_interrupted_early_is_kept(tmp_path):

@@ -36,7 +36,7 @@ from privset.cli.main import COMMANDS, main
         ("generte mnist", "Did you mean generate?"),
         ("plan mnist --epsilon 1 --preset nosuch", "moments has the presets standard, light"),
         ("plan mnist --method psg --epsilon 1 --preset nosuch", "psg has the presets paper, small"),
-        ("plan mnits --epsilon 1", "did you mean mnist?"),
+        ("plan mnits --epsilon 1", "Did you mean mnist?"),
         ("plan digits --epsilon 1 --size 4", "size must be at least 8"),
         ("generate digits --epsilon 1", "Missing"),
         ("generate digits --epsilon 1 --out x --device tpu", "device must be cpu, cuda or cuda:N"),

@@ -50,10 +50,10 @@ def test_facts_of_named_sets_need_no_files() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ("mnits", "'mnits' is neither a named data set nor a file or folder: did you mean mnist"),
-        ("Fashion_MNIST", "did you mean fashion-mnist"),
-        ("imagenet", "folder: the names are digits, mnist, fashion-mnist, cifar10; a path is to a folder of"),
-        ("./mnist", "'./mnist' is neither .*folder: the names are"),
+        ("mnits", "'mnits' is neither a named data set nor a file or folder. Did you mean mnist?"),
+        ("Fashion_MNIST", "Did you mean fashion-mnist?"),
+        ("imagenet", "folder. The names are digits, mnist, fashion-mnist, cifar10; a path is to a folder of"),
+        ("./mnist", "'./mnist' is neither .*folder. The names are"),
         (Path("absent.npz"), "'absent.npz' is neither"),
     ],
 )

@@ -68,8 +68,10 @@ def test_sets_of_unfinished_cells_on_file_are_such_that_a_run_goes_on_from_them(
         study = STUDIES[place.parents[1].name]
         shelf = Results(ROOT / "results", study)
         name, number = place.stem.rsplit(".", 1)
-        cell = next(one for one in study.cells if one.name == name)
-        assert shelf.part(cell, int(number)) is not None, f"{name_of(place)} is of another definition: delete it"
+        cell = next((one for one in study.cells if one.name == name), None)
+        other = f"{name_of(place)} is of another definition: delete it"
+        assert cell is not None, other
+        assert shelf.part(cell, int(number)) is not None, other
         assert shelf.cell(cell) is None, f"{name_of(place)}: the cell is finished"
         assert json.loads(place.read_bytes())["commit"]
 

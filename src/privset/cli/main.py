@@ -46,8 +46,10 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 }
 
 
+_CHARGED = "nothing was released; what was charged, if anything was, stays in the ledger"
 _KEPT = {
-    "generate": "nothing was released; what was charged, if anything was, stays in the ledger",
+    "generate": _CHARGED,
+    "measure": _CHARGED,
     "distil": "nothing had been kept yet; to begin again costs nothing",
     "continual": "finished stages stay; of one that was begun, what was charged, if anything was, stays in its ledger",
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from privset.data.outline import Source
 from privset.data.partitions import split
 from privset.data.readers import FORMATS, source_of
 from privset.data.records import Dataset
-from privset.errors import ConfigError, DataError
+from privset.errors import ConfigError, DataError, did_you_mean
 from privset.facts import PublicFacts
 from privset.observer import Observer
 
@@ -126,9 +125,8 @@ def _source(data: str | Path, data_dir: str | Path | None, options: ReadingOptio
 
 def _unknown(data: str) -> str:
     names = ", ".join(catalogue.SETS)
-    close = difflib.get_close_matches(data.lower().replace("_", "-"), catalogue.SETS, n=1)
-    hint = f"did you mean {close[0]}? " if close and os.sep not in data else ""
+    hint = "" if os.sep in data else did_you_mean(data, catalogue.SETS)
     return (
-        f"{data!r} is neither a named data set nor a file or folder: {hint}the names are {names}; a path is "
+        f"{data!r} is neither a named data set nor a file or folder.{hint} The names are {names}; a path is "
         f"to {FORMATS}"
     )

@@ -75,7 +75,8 @@ class Stage:
             with torch.autocast(given.device.type, enabled=False):
                 return F.linear(given.to(weight.dtype), weight, bias)
         if not given.is_cuda and given.shape[1] == weight.shape[1]:  # if not, the library says so
-            if self.stride[0] != self.stride[1]:
+            places = self.form(given, weight).found
+            if any(step > 1 and count == 1 for step, count in zip(self.stride, places, strict=True)):
                 return self._map_patches(weight, bias, given)
             # A processor is faster if the channels of a pixel lie side by side.
             given, weight = _channels_last(given), _channels_last(weight)
@@ -84,10 +85,10 @@ class Stage:
         return F.conv2d(given, weight, bias, self.stride, self.padding)
 
     def _map_patches(self, weight: Tensor, bias: Tensor | None, given: Tensor) -> Tensor:
-        """A convolution whose two strides differ, on a processor: as a matrix product.
+        """A convolution that would step along an axis where it has one place only, on a processor: as a matrix product.
 
-        The library (oneDNN) has read beside the maps there: memory of other records, and freed memory. With torch 2.13
-        of one channel, with torch 2.11 and AMX of any number in bfloat16.
+        Where that is the width of maps the library (oneDNN) has read beside them, with torch 2.11 and 2.13: memory of
+        other records, and freed memory. In float32 of one channel, in bfloat16 on processors with AMX of any number.
         """
         high, wide = self.form(given, weight).found
         lines = weight.permute(0, 2, 3, 1).flatten(1)
@@ -286,7 +287,7 @@ def _channels_last(values: Tensor) -> Tensor:
     """The same ``[n, c, h, w]``, channels of a pixel side by side in memory; one channel is given a second, of zeros.
 
     With one channel both orders are the same, and a tensor whose strides say which is meant is what the library has
-    misread (see `Stage`).
+    misread (see `Stage._map_patches`).
     """
     values = F.pad(values, (0, 0, 0, 0, 0, 1)) if values.shape[1] == 1 else values
     return values.contiguous(memory_format=torch.channels_last)
