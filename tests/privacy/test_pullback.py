@@ -123,6 +123,28 @@ def test_records_that_were_not_drawn_are_not_there_and_the_shape_tells_nothing(f
     assert len(sizes) > 3
 
 
+def test_every_record_is_drawn_as_often_as_is_charged_and_by_itself(facts, records):
+    rate, times, seen = 0.2, 400, []
+
+    @slope_of
+    def loss(generated, records, labels, weights):
+        seen.append(records[weights > 0].flatten(1))
+        return generated.sum()
+
+    curator = curator_for(records, facts)
+    for _ in range(times):
+        curator.pullback(clean(rate=rate), loss, images())
+    everyone = ((records.images.float() / 255 - 0.5) / 0.5).flatten(1)
+    drawn = torch.stack([torch.cdist(everyone, shown).amin(1) < 0.02 for shown in seen if len(shown)]).double()
+    drawn = torch.cat([drawn, drawn.new_zeros(times - len(drawn), len(everyone))])
+    of_one = math.sqrt(rate * (1 - rate) / times)
+    assert float((drawn.mean(0) - rate).abs().max()) < 5 * of_one
+    assert float(drawn.mean()) == pytest.approx(rate, abs=5 * of_one / math.sqrt(len(everyone)))
+    # As many as independent coins give: not always the same number, nor all or none.
+    counts = drawn.sum(1)
+    assert float(counts.var()) == pytest.approx(rate * (1 - rate) * len(everyone), rel=0.4)
+
+
 def test_a_label_that_was_not_drawn_is_not_there_either(facts, records):
     labelled = Records(records.images, torch.full_like(records.labels, 2))
 
