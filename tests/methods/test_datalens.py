@@ -1,4 +1,5 @@
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from privset.methods.datalens import signs
 from privset.privacy import PrivacyBudget
 
 MNIST = facts_for(60_000, classes=10, side=28, name="mnist")
+ROOT = Path(__file__).parents[2]
 
 
 def test_votes_are_signs_of_the_largest_numbers_and_right_on_average():
@@ -61,6 +63,15 @@ def test_the_published_settings(epsilon, published):
     assert (config.teachers, config.batch_size, config.images) == (4000, 15, 15)
     assert config.pretraining + config.teacher_steps == 10  # lessons before the first question
     assert (config.teacher_steps, config.code, config.limit, config.step_size) == (2, 50, 1e-5, 1e-3)
+    assert config.by_class
+    assert config.same_codes
+
+
+def test_pixels_without_votes_are_moved_by_the_published_noise_as_often_as_the_page_says():
+    published = [(5000.0, 0.7), (800.0, 0.2), (1000.0, 0.27)]
+    moved = [f"{math.erfc(threshold * 4000 / math.sqrt(2) / sigma):.2f}" for sigma, threshold in published]
+    page = (ROOT / "docs" / "methods" / "datalens.md").read_text(encoding="utf-8")
+    assert "which is {}, {} and {} for the three rows".format(*moved) in page
 
 
 @pytest.mark.parametrize(

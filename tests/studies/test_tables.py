@@ -254,7 +254,10 @@ def test_a_run_of_each_method_is_one_row(tmp_path):
         "epsilon": 10.0,
         "per_class": 6000,
         "value": 8.06,
-        "phases": {"warming up critics": {"steps": 100}, "training a generator": {"steps": 1500}},
+        "phases": {
+            "warming up critics": {"steps": 100, "timed": 1},
+            "training a generator": {"steps": 1500, "timed": 56},
+        },
         "peak_memory_mib": 14_592.0,
         "commit": "0123456789abcdef",
     }
@@ -262,7 +265,7 @@ def test_a_run_of_each_method_is_one_row(tmp_path):
         path = tmp_path / "speed" / f"method-{name}-standard-eps10-ipc6000-cuda.json"
         path.write_text(json.dumps(found | {"method": name}), encoding="utf-8")
     assert runs("cuda", tmp_path).splitlines()[2:] == [
-        "| `dp-cgan` | `standard` | 10 | 6,000 | 1,500 | 8.1 min | 14.2 GiB | 012345678 |",
-        "| `gs-wgan` | `standard` | 10 | 6,000 | 1,500 | 8.1 min | 14.2 GiB | 012345678 |",
+        "| `dp-cgan` | `standard` | 10 | 6,000 | 100 + 1,500 | 1 + 56 | 8.1 min | 14.2 GiB | 012345678 |",
+        "| `gs-wgan` | `standard` | 10 | 6,000 | 100 + 1,500 | 1 + 56 | 8.1 min | 14.2 GiB | 012345678 |",
     ]
     assert runs("cuda/gs-wgan", tmp_path).splitlines()[2:] == runs("cuda", tmp_path).splitlines()[3:]

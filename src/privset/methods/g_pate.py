@@ -72,7 +72,7 @@ class GPateConfig(TeacherConfig):
 
     @classmethod
     def small(cls, *, per_class: int = 10) -> GPateConfig:
-        """Minutes on two CPU cores for small images and a thousand records or so.
+        """Seconds on two CPU cores for small images and a thousand records or so.
 
         Chosen on held-out training records of `digits`, but for what docs/methods/g-pate.md names: an accuracy on the
         test split of digits is a demonstration, not a result.

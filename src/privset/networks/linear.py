@@ -1,4 +1,4 @@
-"""The generator of GS-WGAN for few records: what it has to learn is so little that it is heard above the noise."""
+"""A generator for few records, of any method: what it has to learn is so little that it is heard above the noise."""
 
 from __future__ import annotations
 
@@ -38,6 +38,10 @@ class LinearGenerator(ConditionalGenerator):
     def forward(self, codes: Tensor) -> Tensor:
         """Codes ``[n, length + classes]`` -> pixels ``[n, c, h, w]``."""
         return self.layer(codes).sigmoid().view(-1, *self.facts.shape)
+
+    def centred(self, codes: Tensor) -> Tensor:
+        """Codes ``[n, length + classes]`` -> pixels in [-1, 1] ``[n, c, h, w]``."""
+        return 2 * self(codes) - 1
 
     def normalised(self, codes: Tensor) -> Tensor:
         """Codes ``[n, length + classes]`` -> images ``[n, c, h, w]`` in the normalised space."""

@@ -71,6 +71,10 @@ class TransposedGenerator(ConditionalGenerator):
             values = grown(layer, values)
         return self.cut(values)
 
+    def centred(self, codes: Tensor) -> Tensor:
+        """As it makes them."""
+        return self(codes)
+
     def embedded(self, codes: Tensor) -> Tensor:
         """Codes ``[n, length + classes]``, with what their labels become ``[n, values]``."""
         numbers, labels = codes[:, : -self._classes], codes[:, -self._classes :]

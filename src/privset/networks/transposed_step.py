@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from privset.networks import batch_kernels, image_kernels
 from privset.networks.geometry import Size
+from privset.networks.linear import LinearGenerator
 from privset.networks.precision import tensor_cores
 from privset.networks.transposed import TransposedGenerator
 from privset.recording import Beside
@@ -27,27 +28,28 @@ class GeneratorStep(abc.ABC):
 
     @abc.abstractmethod
     def images(self, codes: Tensor) -> Tensor:
-        """Codes ``[n, length + classes]`` -> pixels ``[n, c, h, w]``, constants."""
+        """Codes ``[n, length + classes]`` -> pixels in [-1, 1] ``[n, c, h, w]``, constants."""
 
     @abc.abstractmethod
     def slopes(self, slope: Tensor) -> Sequence[Tensor]:
         """From the slope by the last images, those by all weights, in their order."""
 
 
-def generator_step(network: TransposedGenerator) -> GeneratorStep:
-    """The fastest form where the network is. On a graphics card its weights come to lie channels last."""
+def generator_step(network: TransposedGenerator | LinearGenerator) -> GeneratorStep:
+    """The fastest form where the network is. On a graphics card the weights of maps come to lie channels last."""
     on_card = next(network.parameters()).is_cuda and batch_kernels.AVAILABLE
-    return _ByHand(network, torch.bfloat16) if on_card else _ByAutograd(network)
+    grows = isinstance(network, TransposedGenerator)
+    return _ByHand(network, torch.bfloat16) if grows and on_card else _ByAutograd(network)
 
 
 class _ByAutograd(GeneratorStep):
-    def __init__(self, network: TransposedGenerator) -> None:
+    def __init__(self, network: TransposedGenerator | LinearGenerator) -> None:
         self._network, self._weights = network, list(network.parameters())
         self._made: list[Tensor] = []
 
     def images(self, codes: Tensor) -> Tensor:
         with torch.enable_grad():
-            self._made = [self._network(codes)]
+            self._made = [self._network.centred(codes)]
         return self._made[0].detach()
 
     def slopes(self, slope: Tensor) -> Sequence[Tensor]:

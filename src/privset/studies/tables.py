@@ -256,24 +256,28 @@ def steps(device: str, results: Path) -> str:
 
 
 def runs(name: str, results: Path) -> str:
-    """What benchmarks/methods.py measured on a device: minutes of a whole run of each method, and its memory.
+    """What benchmarks/methods.py counted on a device: minutes of a whole run of each method, and its memory.
 
+    Steps, and how many of them were timed, are those of one phase after the other.
     As DEVICE/METHOD those of one method.
     """
     device, _, method = name.partition("/")
-    columns = ["method", "preset", "epsilon", "images a class", "steps", "a run", "memory", "code"]
+    columns = ["method", "preset", "epsilon", "images a class", "steps", "timed", "a run", "memory", "code"]
     rows = [columns, ["---"] * len(columns)]
     files = [json.loads(path.read_bytes()) for path in (results / "speed").glob(f"method-*-{device}.json")]
     files = [found for found in files if method in ("", found["method"])]
     for found in sorted(files, key=lambda one: (one["method"], one["preset"], one["epsilon"], one["per_class"])):
-        steps = max(phase["steps"] for phase in found["phases"].values())
+        steps, timed = (
+            " + ".join(f"{phase[what]:,}" for phase in found["phases"].values()) for what in ("steps", "timed")
+        )
         rows.append(
             [
                 f"`{found['method']}`",
                 f"`{found['preset']}`",
                 f"{found['epsilon']:g}",
                 f"{found['per_class']:,}",
-                f"{steps:,}",
+                steps,
+                timed,
                 _duration(found["value"]),
                 f"{found['peak_memory_mib'] / 1024:.1f} GiB",
                 found["commit"][:9],
