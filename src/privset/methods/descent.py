@@ -113,6 +113,15 @@ def _is_last(value: Tensor) -> bool:
 
 
 @torch.no_grad()
+def kept(averaging: float, number: int) -> float:
+    """How much of the average of weights is kept at a step; at first there is little to average.
+
+    >>> kept(0.99, 0), kept(0.99, 100_000)
+    (0.1, 0.99)
+    """
+    return min(averaging, (1 + number) / (10 + number))
+
+
 def approach(averages: Sequence[Tensor], values: Sequence[Tensor], share: Tensor) -> None:
     """Move averages, in place, a share ``[]`` of the way to values."""
     if share.is_cuda:

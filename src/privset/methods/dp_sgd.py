@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from privset.facts import PublicFacts
 from privset.methods.caution import few_records
 from privset.methods.checkpoint import Stages
+from privset.methods.descent import kept
 from privset.methods.method import Execution
 from privset.methods.plan import Plan
 from privset.methods.record_loss import record_loss
@@ -171,12 +172,11 @@ class DpSgd(TrainingMethod[DpSgdConfig]):
         for number in stages.loop("training privately", event.count, changed):
             (answer,) = curator.gradient(question, loss, weights, transform=transform)
             rate = config.rate * (1 - number / event.count if config.decay else 1.0)
-            # At first there is little to average.
-            kept = min(config.averaging, (1 + number) / (10 + number))
+            share = kept(config.averaging, number)
             for name, weight in weights.items():
                 steps[name].mul_(config.momentum).add_(answer[name] / expected_batch)
                 weight -= rate * steps[name]
-                averages[name].lerp_(weight, 1 - kept)
+                averages[name].lerp_(weight, 1 - share)
         return averages
 
 

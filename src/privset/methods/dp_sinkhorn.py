@@ -19,7 +19,7 @@ from privset.facts import PublicFacts
 from privset.methods.caution import faint
 from privset.methods.checkpoint import Stages
 from privset.methods.claim import Claim, classic_epsilon
-from privset.methods.descent import Adam, approach, cosine
+from privset.methods.descent import Adam, approach, cosine, kept
 from privset.methods.drawing import AT_ONCE, become_average, drawn, glimpse
 from privset.methods.method import Execution, SetMethod, Synthesis
 from privset.methods.plan import Plan
@@ -205,10 +205,10 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
         return PullbackQuestion(sampling_rate=rate, clip_norm=self.config.clip_norm, noise_multiplier=noise)
 
     def _pace(self, number: int) -> tuple[float, float]:
-        """Learning rate of a step, and how much of the averages is kept at it: at first there is little to average."""
+        """Learning rate of a step, and how much of the averages is kept at it."""
         config = self.config
         rate = cosine(config.rate, number, config.steps) if config.decay else config.rate
-        return rate, min(config.averaging, (1 + number) / (10 + number))
+        return rate, kept(config.averaging, number)
 
     def _synthesise(self, curator: Curator, plan: Plan, execution: Execution, observer: Observer) -> Synthesis:
         config, facts, classes, (event,) = self.config, plan.facts, len(plan.facts.classes), plan.events
@@ -255,11 +255,11 @@ class DpSinkhorn(SetMethod[DpSinkhornConfig]):
             return torch.add(apart, towards, alpha=2)
 
         def learn(answer: Tensor) -> None:
-            shortened, rate, kept = public
+            shortened, rate, share = public
             adam.set_rate(rate)
             adam.step(step.slopes(torch.cat([answer, shortened])))
             if config.averaging:
-                approach(averages, weights, 1 - kept)
+                approach(averages, weights, 1 - share)
             at.add_(1)
 
         def look() -> Glimpse:

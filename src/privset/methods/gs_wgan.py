@@ -17,7 +17,7 @@ from torch import Tensor
 from privset.facts import PublicFacts
 from privset.methods.caution import faint
 from privset.methods.claim import REPLACE, Claim
-from privset.methods.descent import Adam, approach
+from privset.methods.descent import Adam, approach, kept
 from privset.methods.drawing import become_average, drawn, glimpse
 from privset.methods.lessons import Lessons
 from privset.methods.method import Execution, SetMethod, Synthesis
@@ -243,7 +243,7 @@ class GsWgan(SetMethod[GsWganConfig]):
         seed = int(torch.randint(2**31, (), generator=random))
         network, lessons = self._form.build(facts, seed=seed).to(device), Lessons(config, facts)
         weights = list(network.parameters())
-        averages, kept = [weight.detach().clone() for weight in weights], torch.zeros((), device=device)
+        averages, share = [weight.detach().clone() for weight in weights], torch.zeros((), device=device)
         adam = Adam(weights, betas=_BETAS)
         adam.set_rate(config.rate)
 
@@ -264,7 +264,7 @@ class GsWgan(SetMethod[GsWganConfig]):
             slopes = torch.autograd.grad(images(codes), weights, answer)
             network.train()
             adam.step(slopes)
-            approach(averages, weights, 1 - kept)
+            approach(averages, weights, 1 - share)
             return answer
 
         learn = recorded(follow, device)
@@ -305,7 +305,7 @@ class GsWgan(SetMethod[GsWganConfig]):
             asked = codes(labels)
             shown = {"fakes": make(asked), "labels": sent(labels, device)}
             answer = curator.pullback_by(question, critics, lessons.say, shown)
-            kept.fill_(min(config.averaging, (1 + number) / (10 + number)))  # at first there is little to average
+            share.fill_(kept(config.averaging, number))
             learn(asked, answer)
             observer.step()
             if config.between > 1 and ((number + 1) % config.between == 0 or number + 1 == event.count):

@@ -111,17 +111,18 @@ def _baselines(method: str) -> list[Cell]:
     ]
 
 
-def _small(method: str) -> Cell:
-    """A set in seconds on two cores."""
+def _small(method: str, epsilon: float = 10.0, otherwise: str = "", **settings: Any) -> Cell:
+    """A set in seconds on two cores; ``otherwise`` names what is unlike the preset."""
     return Cell(
-        name=f"digits-eps10-{method}-small",
+        name=f"digits-eps{epsilon:g}-{method}-small{otherwise}",
         method=method,
         preset="small",
         data="digits",
-        epsilon=10.0,
+        epsilon=epsilon,
         per_class=50,
         classifier="mlp",
         recipes=("quick",),
+        settings=settings,
     )
 
 
@@ -133,11 +134,14 @@ BASELINES = Study(
     "`published` one where the PSG paper has such numbers, else an `eps` one; DataLens with the published noise with "
     "shards by lot and codes of their own, and, as published and as its preset is now, with shards that are dealt by "
     "class and the same codes in a step (`dealt`); G-PATE on digits with a separate check, too "
-    "(`by_votes` in its file is what votes cost by looking at them)",
+    "(`by_votes` in its file is what votes cost by looking at them), and GS-WGAN there with deep networks (`deep`), or with "
+    "critics that see pixels as published (`raw-pixels`)",
     cells=(
         *(cell for method in _TABLE_1 for cell in _baselines(method)),
         *(_as_dealt(data, named) for data in ("mnist", "fashion-mnist") for named in _PUBLISHED_NOISE["datalens"]),
-        *(_small(method) for method in _TABLE_1),
-        dataclasses.replace(_small("g-pate"), name="digits-eps10-g-pate-small-check", settings={"check": 1.0}),
+        *(_small(method, epsilon) for epsilon in (1.0, 10.0) for method in _TABLE_1),
+        _small("g-pate", otherwise="-check", check=1.0),
+        _small("gs-wgan", otherwise="-deep", shallow=False),
+        _small("gs-wgan", otherwise="-raw-pixels", published_critics=True),
     ),
 )
