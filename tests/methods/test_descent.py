@@ -241,6 +241,13 @@ def test_averages_go_a_share_of_the_way_in_place(way):
     assert torch.equal(values[0], torch.ones(2))
 
 
+def test_averages_of_weights_that_learn_keep_nothing_of_how_they_came_about():
+    average, weight = torch.zeros(2), torch.nn.Parameter(torch.ones(2))
+    approach([average], [weight], torch.tensor(0.25))
+    assert not average.requires_grad
+    assert torch.equal(average, torch.full((2,), 0.25))
+
+
 def test_networks_side_by_side_take_steps_of_adam_in_place(monkeypatch):
     def as_on_a_card(*lists, **more):  # which refuses tensors that do not lie alike
         assert all(len({tensor.stride() for tensor in some}) == 1 for some in zip(*lists[:4], strict=True))

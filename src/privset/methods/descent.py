@@ -112,7 +112,6 @@ def _is_last(value: Tensor) -> bool:
     return value.ndim == 4 and value.is_contiguous(memory_format=torch.channels_last)
 
 
-@torch.no_grad()
 def kept(averaging: float, number: int) -> float:
     """How much of the average of weights is kept at a step; at first there is little to average.
 
@@ -122,6 +121,7 @@ def kept(averaging: float, number: int) -> float:
     return min(averaging, (1 + number) / (10 + number))
 
 
+@torch.no_grad()
 def approach(averages: Sequence[Tensor], values: Sequence[Tensor], share: Tensor) -> None:
     """Move averages, in place, a share ``[]`` of the way to values."""
     if share.is_cuda:
