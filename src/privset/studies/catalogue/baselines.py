@@ -134,8 +134,8 @@ BASELINES = Study(
     "`published` one where the PSG paper has such numbers, else an `eps` one; DataLens with the published noise with "
     "shards by lot and codes of their own, and, as published and as its preset is now, with shards that are dealt by "
     "class and the same codes in a step (`dealt`); G-PATE on digits with a separate check, too "
-    "(`by_votes` in its file is what votes cost by looking at them), and GS-WGAN there with deep networks (`deep`), or with "
-    "critics that see pixels as published (`raw-pixels`)",
+    "(`by_votes` in its file is what votes cost by looking at them), and GS-WGAN there with deep networks (`deep`), or "
+    "with critics that see pixels as published (`raw-pixels`)",
     cells=(
         *(cell for method in _TABLE_1 for cell in _baselines(method)),
         *(_as_dealt(data, named) for data in ("mnist", "fashion-mnist") for named in _PUBLISHED_NOISE["datalens"]),
