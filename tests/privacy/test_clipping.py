@@ -153,3 +153,27 @@ def test_a_long_sum_of_short_contributions_does_not_round_past_the_bound():
 
     moved = clean(records, facts) - clean(without(records, 17), resized(facts, 5999))
     assert moved == pytest.approx(0.1, rel=1e-6)
+
+
+@pytest.mark.parametrize("stride", [(1, 2), (2, 2)])
+def test_weights_that_lie_channels_last_do_not_let_records_meet(stride):
+    """A processor's library has read beside maps that are one place wide, where one channel was laid as several are."""
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(16, 1, 3, 4, generator=generator).to(memory_format=torch.channels_last)
+    assert weight.stride() != (12, 12, 4, 1)
+
+    def loss(parameters, image, label):
+        maps = F.conv2d(image[None], parameters["weight"], None, stride, 1)
+        return F.cross_entropy(maps.tanh().sum(2).flatten(1), label[None])
+
+    images, labels = torch.randn(33, 1, 7, 3, generator=generator), torch.arange(33) % 3
+
+    def clean(some):
+        return clipped_gradient_sum(loss, {"weight": weight}, [(some, labels)], clip_norm=1.0)[0]["weight"]
+
+    before = clean(images)
+    assert torch.equal(clean(images), before)
+    for value in (0.0, 1e3, math.nan):
+        others = images.clone()
+        others[7] = value
+        assert float((clean(others) - before).norm()) <= 2 * (1 + 1e-6)

@@ -155,10 +155,10 @@ def vmapped_sums(
     """Add to ``totals`` the clipped gradients of the records of each of k samples, for any loss.
 
     Guarantee: that of `privset.privacy.gradients.clipped_gradient_sums`. The loss is evaluated under
-    `torch.func.vmap`, which keeps the records apart.
+    `torch.func.vmap`, which keeps the records apart, on parameters that lie in memory as plainly as they can.
 
     Args:
-        loss: Of one record, and pure.
+        loss: Of one record, and pure; it leaves weights of convolutions in the order in which they are given.
         parameters: Where gradients are taken.
         images: ``[n, ...]``, as the loss sees them.
         labels: ``[n]``.
@@ -169,7 +169,10 @@ def vmapped_sums(
     Returns:
         Which records ``[n]`` have a gradient that is not finite, or too long for its length to be, and were left out.
     """
-    gradients = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, images, labels)
+    # Weights of one channel that say they lie channels last have a processor's library read beside the maps, memory of
+    # other records; `contiguous` would leave them so.
+    plain = {name: value.clone(memory_format=torch.contiguous_format) for name, value in parameters.items()}
+    gradients = vmap(grad(loss), in_dims=(None, 0, 0))(plain, images, labels)
     clipped, bad = _clip(torch.cat([g.flatten(1) for g in gradients.values()], dim=1), clip_norm)
     for total, member in zip(totals.flat, members, strict=True):
         if clipped.is_cuda:
