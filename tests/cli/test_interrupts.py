@@ -13,7 +13,7 @@ import pytest
 from privset import pipeline
 from privset.cli import console
 from privset.cli.arguments import DataArguments
-from privset.cli.interrupts import WORDS, held_back
+from privset.cli.interrupts import WORDS, held_back, saying
 
 
 @pytest.fixture(autouse=True)
@@ -116,6 +116,12 @@ def test_a_run_that_cannot_go_on_is_stopped_by_a_second_interrupt_only(tmp_path,
 
 def stopped(*_args, **_how):
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("inner", "outer"), [("this is left", "this is left"), ("", "nothing was charged")])
+def test_an_interrupt_that_says_what_is_left_is_left_alone(inner, outer):
+    with pytest.raises(KeyboardInterrupt, match=f"^{outer}$"), saying("nothing was charged"):
+        raise KeyboardInterrupt(*filter(None, [inner]))
 
 
 @pytest.mark.parametrize("command", ["generate", "measure"])

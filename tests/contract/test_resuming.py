@@ -109,8 +109,10 @@ def test_killed_at_any_step_it_ends_with_the_same_bytes_and_the_same_certificate
     assert not list(tmp_path.glob("*.ledger.jsonl"))
 
 
-def test_killed_at_any_step_a_run_that_publishes_its_last_weights_ends_with_the_same_bytes(tmp_path):
-    method = METHODS["dp-sinkhorn"](dataclasses.replace(TINY["dp-sinkhorn"], averaging=0.0))
+@pytest.mark.parametrize("settings", [{"averaging": 0.0}, {"shallow": True}])
+def test_killed_at_any_step_runs_of_dp_sinkhorn_that_differ_end_with_the_same_bytes(tmp_path, settings):
+    """One publishes its last weights, and no average; one has a generator of another form."""
+    method = METHODS["dp-sinkhorn"](dataclasses.replace(TINY["dp-sinkhorn"], **settings))
     whole = content(run(method, tmp_path / "whole"))
     for step in (1, 2):
         kill(method, tmp_path / str(step), step)

@@ -5,7 +5,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from tests.conftest import facts_for
 
+from privset.facts import pixel_range
 from privset.networks.generators import PerceptronGenerator, UpsamplingGenerator, draw_centred_codes, draw_codes
+from privset.networks.linear import LinearGenerator
+from privset.networks.transposed import TransposedGenerator
 
 
 def codes(classes, count=6, length=5):
@@ -118,3 +121,14 @@ def test_the_generator_of_dp_cgan_begins_as_published():
     pixels = network(network.draw(torch.tensor([1, 2]), torch.Generator())).detach()
     assert pixels.shape == (2, 1, 28, 28)
     assert 0 <= float(pixels.min()) <= float(pixels.max()) <= 1
+
+
+@pytest.mark.parametrize("kind", [LinearGenerator, TransposedGenerator])
+def test_what_transport_is_paid_for_are_the_pixels_that_are_published_from_minus_one_to_one(kind):
+    facts = dataclasses.replace(facts_for(10), mean=(0.25,), std=(0.5,))
+    generator = kind(facts, length=3, seed=0).eval()
+    drawn = generator.draw(torch.arange(5) % len(facts.classes), torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        images, centred = generator.normalised(drawn), generator.centred(drawn)
+    darkest, brightest = pixel_range(facts, images)
+    torch.testing.assert_close(centred, 2 * (images - darkest) / (brightest - darkest) - 1)

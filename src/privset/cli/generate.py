@@ -121,7 +121,7 @@ def warn_of_contributions(tally: Tally) -> None:
     if tally.left_out:
         console.warn(
             f"For the data holder only, not to be published: {tally.left_out:,} record(s) of classes that are larger "
-            "than others of the same data were in no shard. Without --by-class, all are in one."
+            "than others of the same data were in no shard. With --no-by-class, all are in one."
         )
     if tally.not_finite:
         console.warn(
