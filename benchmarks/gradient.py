@@ -199,7 +199,9 @@ def measure(batch: int, width: int, side: int, device: torch.device, *, rounds: 
     """Milliseconds of each contender, and how ours compares."""
     compared, missing = contenders(batch, width, side, device)
     # On a card a piece is the whole batch, or a memory's worth; a processor's caches like small ones.
-    sizes = sorted({min(batch, size) for size in ((64, 256, 1024) if device.type == "cuda" else (8, 32, 128, batch))})
+    sizes = sorted(
+        {min(batch, size) for size in ((64, 256, 1024) if device.type == "cuda" else (8, 32, 64, 128, batch))}
+    )
     clipped = {
         name: work(sizes[0]).double().clone() for name, work in compared.items() if name not in (PLAIN, PLAIN_BFLOAT16)
     }

@@ -5,7 +5,8 @@ from torch import nn
 
 from privset import networks
 from privset.methods.record_loss import record_loss
-from privset.privacy.layered import LayeredLoss
+from privset.privacy.clipping import Shares
+from privset.privacy.layered import LayeredLoss, record_gradients
 
 
 def test_every_classifier_is_taken_apart_or_taken_whole():
@@ -44,3 +45,36 @@ def test_a_bias_that_a_norm_takes_away_is_idle_and_others_are_not():
         ("net.1.weight", "net.1.bias"),
         ("net.3.weight", "net.3.bias"),
     ]
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        nn.AvgPool2d(2),
+        nn.AvgPool2d((2, 1)),
+        nn.AvgPool2d(3, stride=1),
+        nn.AvgPool2d(2, padding=1),
+        nn.AvgPool2d(3, ceil_mode=True),
+        nn.AvgPool2d(2, divisor_override=3),
+        nn.MaxPool2d(2),
+    ],
+)
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("norm", [nn.GroupNorm(4, 4), nn.GroupNorm(4, 4, affine=False), nn.GroupNorm(2, 4)])
+def test_a_network_of_ones_own_has_the_loss_that_it_has(pool, channels, norm):
+    """What is taken at once is what follows, whichever way it is said."""
+    convolution = nn.Conv2d(channels, 4, 3, padding=(1, 0))
+    network = nn.Sequential(convolution, norm, nn.ReLU(), pool, nn.Flatten(), nn.LazyLinear(3)).double()
+    image, label = torch.randn(channels, 8, 9, dtype=torch.float64), torch.tensor(1)
+    wanted = nn.functional.cross_entropy(network(image[None]), label[None])
+    slopes = torch.autograd.grad(wanted, list(network.parameters()))
+    loss, parameters = record_loss(network), {name: value.detach() for name, value in network.named_parameters()}
+    assert isinstance(loss, LayeredLoss)
+    torch.testing.assert_close(loss(parameters, image, label), wanted.detach())
+    found = record_gradients(loss, parameters, image[None], label[None])
+    whole = Shares(torch.ones(1, 1, dtype=torch.float64))
+    for (name, value), slope in zip(parameters.items(), slopes, strict=True):
+        total = torch.zeros(1, value.numel(), dtype=torch.float64)
+        if name in found:
+            found[name].add(whole, total)
+        torch.testing.assert_close(total.view_as(slope), slope, rtol=1e-9, atol=1e-12)

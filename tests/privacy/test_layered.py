@@ -14,7 +14,7 @@ from torch.func import functional_call
 from privset import processor
 from privset.errors import ConfigError
 from privset.methods.record_loss import record_loss
-from privset.networks import MLP, AlexNet, ConvNet, LeNet, last_channels
+from privset.networks import MLP, AlexNet, ConvNet, LeNet, first_block, last_channels
 from privset.privacy import layered
 from privset.privacy.clipping import Shares
 from privset.privacy.gradients import clipped_gradient_sums
@@ -303,10 +303,10 @@ of multiplier 1 for a ConvNet of 320,000 weights is 565.
 """
 
 
-def near_double(device, tolerance, width=32):
+def near_double(device, tolerance, width=32, side=28):
     """How far from float64 sums on a device are, relative to their length; less than the tolerance."""
-    network = seeded(lambda: ConvNet((1, 28, 28), 10, width=width))
-    images, labels = batch((1, 28, 28), 48, classes=10, dtype=torch.float32)
+    network = seeded(lambda: ConvNet((1, side, side), 10, width=width))
+    images, labels = batch((1, side, side), 48, classes=10, dtype=torch.float32)
     exact, _ = sums(plain(network), network.double(), images.double(), labels, chunk=16)
     network = network.float().to(device)
     loss = record_loss(network)
@@ -330,6 +330,7 @@ def coarse(request, monkeypatch):
         pytest.skip("no card")
     monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: True)
     monkeypatch.setattr(layered, "WIDE", 1)
+    monkeypatch.setattr(layered, "LARGE", 1)
     return request.param
 
 
@@ -337,6 +338,12 @@ def coarse(request, monkeypatch):
 def test_narrow_networks_and_processors_without_instructions_for_it_do_without_bfloat16(fast, width, monkeypatch):
     monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: fast)
     near_double("cpu", 1e-4, width)
+
+
+def test_small_images_do_without_bfloat16_on_a_processor_whose_rounding_their_norms_would_magnify(monkeypatch):
+    monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: True)
+    near_double("cpu", 1e-4, 32, side=8)
+    assert near_double("cpu", BFLOAT16, 32, side=10) > 1e-3
 
 
 def test_a_processor_with_instructions_for_it_takes_a_wide_network_in_bfloat16(monkeypatch):
@@ -420,6 +427,28 @@ def test_a_processors_library_is_not_asked_for_a_convolution_that_steps_where_it
     torch.testing.assert_close(found, wanted, rtol=0.0, atol=2e-3 if fast else 1e-5)  # products are in bfloat16
 
 
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_gradients_of_a_record_are_the_same_bits_whatever_the_others_are(fast, channels, monkeypatch):
+    """Also where the first block is taken at once, as it is of one channel."""
+    monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: fast)
+    network = seeded(lambda: ConvNet((channels, 12, 12), 3, width=32, depth=2))
+    weights = {name: value.detach() for name, value in network.named_parameters()}
+    loss = record_loss(network)
+    assert isinstance(loss, LayeredLoss)
+    assert (loss.stages[0].at_once is None) == (channels == 3)
+    images, labels = batch((channels, 12, 12), 9, dtype=torch.float32)
+    before = record_gradients(loss, weights, images, labels)
+    kept = torch.arange(9) != 5
+    for value in (0.0, 1e3, 1e20, math.nan):
+        others = images.clone()
+        others[5] = value
+        after = record_gradients(loss, weights, others, labels)
+        for name, part in after.items():
+            for now, then in zip(vars(part).values(), vars(before[name]).values(), strict=True):
+                assert not isinstance(now, torch.Tensor) or torch.equal(now[kept], then[kept])
+
+
 def test_images_of_one_channel_are_not_made_to_fit_a_network_for_two():
     with pytest.raises(RuntimeError, match="channels"):
         Stage(weight="w").map({"w": torch.ones(4, 2, 3, 3)}, torch.ones(5, 1, 8, 8))
@@ -428,8 +457,9 @@ def test_images_of_one_channel_are_not_made_to_fit_a_network_for_two():
 def test_only_convolutions_over_many_maps_are_coarse(monkeypatch):
     monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: True)
     device = torch.device("cpu")
-    assert not layered.coarsely(device, [torch.empty(64, 31, 3, 3), torch.empty(64, 64)])  # by what comes in
-    assert layered.coarsely(device, [torch.empty(8, 32, 3, 3)])
+    assert not layered.coarsely(device, [torch.empty(64, 31, 3, 3), torch.empty(64, 64)], 784)  # by what comes in
+    assert layered.coarsely(device, [torch.empty(8, 32, 3, 3)], 784)
+    assert not layered.coarsely(device, [torch.empty(8, 32, 3, 3)], 64)
     network = seeded(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3)))
     weights = {name: value.detach() for name, value in network.named_parameters()}
     loss = record_loss(network)
@@ -458,6 +488,7 @@ def test_records_that_are_looked_at_a_few_at_a_time_give_the_same(number, monkey
     for at_hand in (1, 3 * 10**4):  # one by one, and some
         monkeypatch.setattr(layered, "AT_HAND", at_hand)
         monkeypatch.setattr(last_channels, "BLOCK", at_hand)
+        monkeypatch.setattr(first_block, "BLOCK", at_hand)
         found, _ = sums(loss, network, images, labels, chunk=7)
         torch.testing.assert_close(found, together, rtol=1e-10, atol=1e-14)
 

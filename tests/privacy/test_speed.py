@@ -38,7 +38,7 @@ def test_a_clipped_gradient_costs_little_more_than_one_that_nobody_clips_and_les
             work()
             best[name] = min(best[name], time.thread_time() - start)
         # As soon as it is fast enough it is; what is slow stays so however often it is asked.
-        if best["ours"] < 1.6 * best["not clipped"] and best["ours"] < best["vmap"]:
+        if best["ours"] < 1.3 * best["not clipped"] and best["ours"] < 0.9 * best["vmap"]:
             break
-    assert best["ours"] < 2 * best["not clipped"], best
-    assert best["ours"] < 1.1 * best["vmap"], best
+    assert best["ours"] < 1.5 * best["not clipped"], best
+    assert best["ours"] < best["vmap"], best

@@ -25,4 +25,4 @@ def test_records_taken_together_fit_where_their_gradients_are_held(width, fast, 
     network = ConvNet((1, 28, 28), 10, width=width)
     loss = record_loss(network)
     parameters = {name: value.detach() for name, value in network.named_parameters()}
-    assert _chunk_for(loss if layered else lambda *one: loss(*one), parameters, "cpu") == records
+    assert _chunk_for(loss if layered else lambda *one: loss(*one), parameters, "cpu", 28 * 28) == records

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from privset.networks import MLP, VGG11, AlexNet, ConvNet, LeNet
+from privset.networks.first_block import convolve_norm_relu_pool
 from privset.networks.fused import norm_relu_pool
 from privset.networks.geometry import Size
 from privset.networks.last_channels import norm_relu_pool_last
@@ -91,22 +92,62 @@ def _stage(prefix: str, layer: nn.Module, after: Sequence[Named], fused: bool) -
         idle=(bias,) if useless and bias is not None else (),
         then=_sequence(following, fused),
         scales=tuple(f"{start}{name}" for start, part in after for name in _scales(part)),
+        at_once=_at_once(layer, following) if fused and isinstance(layer, nn.Conv2d) else None,
         **cast(dict[str, Size], places),
     )
+
+
+FEW = 16
+"""Numbers of a patch, up to which it is faster to take a block as one than layer by layer."""
+
+
+def _at_once(layer: nn.Conv2d, following: Sequence[nn.Module]) -> Callable[..., Tensor] | None:
+    """A convolution of short patches and what follows it, as one function of an image and of their parameters."""
+    if layer.weight[0].numel() > FEW or (block := _block(following)) is None:
+        return None
+    norm, pool, rest = block
+    stride, padding, after = cast(Size, layer.stride), cast(Size, layer.padding), _sequence(rest, fused=True)
+
+    def at_once(image: Tensor, weight: Tensor, scale: Tensor, shift: Tensor, *scales: Tensor) -> Tensor:
+        given = (one[None] for one in (image, weight, scale, shift))
+        pooled = convolve_norm_relu_pool(*given, stride=stride, padding=padding, pool=pool, eps=norm.eps)
+        return after(pooled.squeeze(0), *scales)
+
+    return at_once
 
 
 def _of_each_map(norm: nn.GroupNorm) -> bool:
     return norm.num_groups == norm.num_channels
 
 
+def _block(layers: Sequence[nn.Module]) -> tuple[nn.GroupNorm, Size, Sequence[nn.Module]] | None:
+    """What follows the convolution of a block: its norm, the size of its pools, and the layers after these."""
+    match list(layers):
+        case [nn.GroupNorm() as norm, nn.ReLU(), nn.AvgPool2d() as pool, *rest] if size := _side_by_side(pool):
+            pass
+        case [nn.GroupNorm() as norm, nn.ReLU(), *rest]:
+            size = (1, 1)
+        case _:
+            return None
+    return (norm, size, rest) if norm.affine and _of_each_map(norm) else None
+
+
+def _side_by_side(pool: nn.AvgPool2d) -> Size | None:
+    """Rows and columns that a pooling averages, if its pools lie one beside the other."""
+    size, stride, padding = (
+        one if isinstance(one, tuple) else (one, one) for one in (pool.kernel_size, pool.stride, pool.padding)
+    )
+    plain = size == stride and padding == (0, 0) and not pool.ceil_mode and pool.divisor_override is None
+    return cast(Size, size) if plain else None
+
+
 def _sequence(layers: Sequence[nn.Module], fused: bool) -> Callable[..., Tensor]:
     """The layers, one after the other, of one record and of the parameters they have."""
-    steps = [_step(layer) for layer in layers]
-    match list(layers):
-        case [nn.GroupNorm() as norm, nn.ReLU(), nn.AvgPool2d() as pool, *_] if fused and _of_each_map(norm):
-            steps = [_fused(norm, cast(Size, pool.kernel_size)), *steps[3:]]
-        case [nn.GroupNorm() as norm, nn.ReLU(), *_] if fused and _of_each_map(norm):
-            steps = [_fused(norm, (1, 1)), *steps[2:]]
+    if fused and (block := _block(layers)) is not None:
+        norm, pool, rest = block
+        steps = [_fused(norm, pool), *map(_step, rest)]
+    else:
+        steps = [_step(layer) for layer in layers]
 
     def through(values: Tensor, *scales: Tensor) -> Tensor:
         for step, count in steps:

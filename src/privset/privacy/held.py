@@ -15,6 +15,8 @@ from privset.privacy.clipping import Shares
 
 SHORT = 256
 """Numbers of a row, up to which a processor, too, adds rows up by one product: such as those of biases and scales."""
+TOGETHER = 8
+"""Rows that a processor adds up in one go: few enough to be at hand in float64."""
 LINE = 1152
 """Numbers that are measured together in float32, such as 3 x 3 of 128 maps: with many more, rounding would add up."""
 
@@ -47,11 +49,13 @@ class Held:
             rows = torch.where((weights != 0).any(0)[:, None], rows, 0.0)
             totals += weights.to(torch.float64) @ rows.to(torch.float64)
             return
-        for total, own in zip(totals, weights.tolist(), strict=True):
+        room = rows.new_empty(TOGETHER, rows.shape[1], dtype=torch.float64)
+        for total, own in zip(totals, weights.to(torch.float64), strict=True):
             added = torch.zeros_like(total)
-            for row, share in zip(rows, own, strict=True):
-                if share:
-                    added.add_(row, alpha=share)  # a row at a time: sums of them in its own type would round with each
+            for some in own.nonzero()[:, 0].split(TOGETHER):
+                for place, number in zip(room, some.tolist(), strict=False):
+                    place.copy_(rows[number])
+                added.addmv_(room[: len(some)].T, own[some])
             if self.last is not None:
                 total = total.view(-1, channels, high, wide)
                 added = added.view(-1, high, wide, channels).permute(0, 3, 1, 2)

@@ -10,7 +10,7 @@ Why this is as safe as vmap, whatever the network:
 - **Records stay apart.** A layer with weights is a convolution or a matrix product, both of which are called here (on a
   card partly `privset.convolutions`) and treat each record of a batch by itself, as the cross-entropy does. All else,
   before, between and after, is evaluated under vmap, but for `convolutions.turned`, by which a card moves the numbers
-  of each record to other places.
+  of each record to other places. On a processor the first layer may be part of what follows it (`Stage.at_once`).
 - **What is added is what was measured.** The gradients of a convolution are held, their lengths are taken of the
   numbers that are held, and these numbers are added up. Those of a matrix product have rank one, whose length is
   exactly the product of two lengths, and are added up in float64. So a layer that computes coarsely (on a graphics
@@ -44,6 +44,8 @@ AT_HAND = 2**20
 """Numbers that a processor still has at hand soon after it wrote them."""
 WIDE = 32
 """Maps that come in, from which on a processor convolves faster in bfloat16, if it has instructions for that."""
+LARGE = 100
+"""Pixels of an image, from which on a processor does so: of 8 x 8 it is not faster, and rounding goes further."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,9 @@ class Stage:
         then: From what the layer gives for one record, and the tensors named in ``scales``, to the next layer.
         scales: Names of what ``then`` learns: a few numbers, which every record is given a copy of.
         idle: Names of what changes nothing, such as a bias that a norm takes away again; its gradient is zero.
+        at_once: Layer and ``then`` as one function of an image, of the weight and of the tensors named in ``scales``;
+            in use if this is the first layer, on a processor. Like ``then`` it is evaluated under vmap, and every
+            record is given a copy of the weight, which should be small.
     """
 
     weight: str
@@ -67,6 +72,7 @@ class Stage:
     then: Callable[..., Tensor] = lambda values: values
     scales: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
+    at_once: Callable[..., Tensor] | None = None
 
     def map(self, weights: Mapping[str, Tensor], given: Tensor) -> Tensor:
         """What the layer makes of a batch ``[n, in]`` or ``[n, in, h, w]``; no two records meet."""
@@ -88,7 +94,7 @@ class Stage:
         """A convolution that would step along an axis where it has one place only, on a processor: as a matrix product.
 
         Where that is the width of maps the library (oneDNN) has read beside them, with torch 2.11 and 2.13: memory of
-        other records, and freed memory. In float32 of one channel, in bfloat16 on processors with AMX of any number.
+        other records, and freed memory. Of one channel; in bfloat16 on processors with AMX of any number.
         """
         high, wide = self.form(given, weight).found
         lines = weight.permute(0, 2, 3, 1).flatten(1)
@@ -197,20 +203,22 @@ def record_gradients(
 ) -> dict[str, Held | Products]:
     """Images ``[n, ...]``, labels ``[n]`` -> by each parameter, but idle ones, the gradients of all records."""
     weights = {name: value.detach() for name, value in parameters.items()}
-    copies = {
-        name: weights[name].expand(len(images), *weights[name].shape).requires_grad_()
-        for stage in loss.stages
-        for name in stage.scales
-    }
+    first, *later = loss.stages
+    at_once = None if images.is_cuda or loss.before is not None else first.at_once
+    stages = loss.stages if at_once is None else later
+    copied = [name for stage in loss.stages for name in stage.scales] + ([] if at_once is None else [first.weight])
+    copies = {name: weights[name].expand(len(images), *weights[name].shape).requires_grad_() for name in copied}
     given, mapped, versions = [], [], []
-    with _coarse(images.device, weights.values()), torch.enable_grad():
+    with _coarse(images, weights.values()), torch.enable_grad():
         values = images if loss.before is None else vmap(loss.before)(images, labels)
-        for stage in loss.stages:
+        if at_once is not None:
+            values = vmap(at_once)(values, copies[first.weight], *(copies[name] for name in first.scales))
+        for stage in stages:
             # Laid once for the library and for the products below, and back for what follows.
-            laid = bool(mapped) and convolutions.multiplies(values) and values.ndim == 4
+            laid = stage is not first and convolutions.multiplies(values) and values.ndim == 4
             values = convolutions.turned(values, last=True) if laid else values
             given.append(values.detach())
-            if mapped:
+            if stage is not first:
                 values = stage.map(weights, values)
             else:  # the images want no slope, and what follows them does
                 values = stage.map_images(weights, values).detach().requires_grad_()
@@ -228,27 +236,28 @@ def record_gradients(
         found: dict[str, Held | Products] = {
             name: Held(_lines(slope)) for name, slope in zip(copies, slopes[len(mapped) :], strict=True)
         }
-        for stage, values, slope in zip(loss.stages, given, slopes[: len(mapped)], strict=True):
+        for stage, values, slope in zip(stages, given, slopes[: len(mapped)], strict=True):
             found |= _of_stage(stage, weights[stage.weight], values, slope)
     return found
 
 
-def coarsely(device: torch.device, weights: Iterable[Tensor]) -> bool:
+def coarsely(device: torch.device, weights: Iterable[Tensor], pixels: int) -> bool:
     """Whether convolutions are in bfloat16: on a graphics card, and where it is faster on a processor.
 
-    That is so of wide networks, on a processor that has instructions for it.
+    That is so of wide networks and images of so many pixels, on a processor that has instructions for it.
     """
-    wide = any(weight.ndim == 4 and weight.shape[1] >= WIDE for weight in weights)
+    wide = pixels >= LARGE and any(weight.ndim == 4 and weight.shape[1] >= WIDE for weight in weights)
     return device.type == "cuda" or (wide and processor.multiplies_bfloat16())
 
 
-def _coarse(device: torch.device, weights: Iterable[Tensor]) -> contextlib.AbstractContextManager[object]:
+def _coarse(images: Tensor, weights: Iterable[Tensor]) -> contextlib.AbstractContextManager[object]:
     """Have convolutions in bfloat16, summed in float32, where that is faster; what is float64 stays so.
 
     Half as much is read and written. What comes of it is measured afterwards, as it is; and beside the noise that it is
     given, the error is little.
     """
-    return torch.autocast(device.type, torch.bfloat16, enabled=coarsely(device, weights))
+    coarse = coarsely(images.device, weights, images.shape[1:][-2:].numel())
+    return torch.autocast(images.device.type, torch.bfloat16, enabled=coarse)
 
 
 def _of_stage(stage: Stage, weight: Tensor, given: Tensor, slope: Tensor) -> dict[str, Held | Products]:

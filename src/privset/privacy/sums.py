@@ -6,6 +6,7 @@ Records live in the closures that `summing` makes; the curator holds these, and 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 
 import torch
@@ -38,7 +39,7 @@ def check_statistic(statistic: Statistic, facts: PublicFacts, device: str) -> No
         check_vectors(vmap(statistic)(normalise(blank, facts), torch.zeros(1, dtype=torch.int64, device=device)))
 
 
-def _chunk_for(loss: Loss, parameters: Parameters, device: str) -> int:
+def _chunk_for(loss: Loss, parameters: Parameters, device: str, pixels: int) -> int:
     """As many records as were fastest on a CPU, by how much memory their gradients take, or as keep a GPU busy.
 
     Gradients that are taken layer by layer are written once and read once: more records at a time are faster then.
@@ -48,7 +49,7 @@ def _chunk_for(loss: Loss, parameters: Parameters, device: str) -> int:
     numbers = sum(2 * sum(one.shape) if layered and one.ndim == 2 else one.numel() for one in parameters.values())
     if device.startswith("cuda"):
         return max(1, 2**29 // numbers)
-    held = 2**24 if not layered else 2**26 if coarsely(torch.device(device), parameters.values()) else 2**25
+    held = 2**24 if not layered else 2**26 if coarsely(torch.device(device), parameters.values(), pixels) else 2**25
     return min(max(held // numbers, 16), 256)
 
 
@@ -132,7 +133,7 @@ def summing(
             given = normalise(images[part], facts, first.dtype) if seen_before is None else seen_before[part]
             return given, labels[part]
 
-        most, samples = chunk or _chunk_for(loss, parameters, device), len(members)
+        most, samples = chunk or _chunk_for(loss, parameters, device, math.prod(facts.shape[1:])), len(members)
         if RECORDS and images.is_cuda and isinstance(loss, LayeredLoss):
             key = (question, loss, transform, samples, first.dtype)
             if key not in repeated:
