@@ -39,7 +39,7 @@ def values_and_slopes(way, images: Tensor, own: list[Tensor], how) -> list[Tenso
     own = [value.detach().requires_grad_() for value in own]
     result = way(images, *own, **how)
     direction = torch.randn(result.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    return [result, *torch.autograd.grad(result, own, direction)]
+    return [result, *torch.autograd.grad(result, own, direction.bfloat16().to(result.dtype))]
 
 
 @pytest.mark.parametrize(("shape", "kernel", "how"), CASES)
@@ -80,17 +80,37 @@ def test_nothing_that_is_given_is_changed():
 def test_where_layers_are_coarse_what_comes_out_has_few_bits_and_slopes_have_all():
     images, *own = inputs_for((1, 28, 28), (3, 3))
     how = {"padding": (1, 1), "pool": (2, 2)}
-    exact = by_layers(images, *own, **how)
-    images, *own = (value.float() for value in (images, *own))
-    own = [value.requires_grad_() for value in own]
+    exact = values_and_slopes(by_layers, images, own, how)
     with torch.autocast("cpu", torch.bfloat16):
-        result = at_once(images, *own, **how)
-        slopes = torch.autograd.grad(result, own, torch.ones_like(result))
-    assert result.dtype == torch.bfloat16
-    assert {slope.dtype for slope in slopes} == {torch.float32}
-    assert float((result.detach() - exact).norm() / exact.norm()) < 2.0**-8
-    with torch.autocast("cpu", torch.bfloat16):  # what is float64 stays so
-        assert at_once(images.double(), *(value.double() for value in own), **how).dtype == torch.float64
+        found = values_and_slopes(at_once, images.float(), [value.float() for value in own], how)
+        double = values_and_slopes(at_once, images, own, how)  # what is float64 stays so
+    assert [value.dtype for value in found] == [torch.bfloat16, *3 * [torch.float32]]
+    for ours, theirs, digits in zip(found, exact, (8, 14, 14, 14), strict=True):
+        assert float((ours - theirs).detach().norm() / theirs.detach().norm()) < 2.0**-digits
+    for ours, theirs in zip(double, exact, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_rounding_does_not_make_a_variance_less_than_nothing():
+    """Of a ramp that the weights see nothing of: a mean of zero, and even."""
+    ramp = torch.linspace(-1, 1, 28)
+    image = 1000 * (ramp[:, None] + 0.7 * ramp)[None, None]
+    weights = torch.randn(1, 32, 1, 3, 3, generator=torch.Generator().manual_seed(0))
+    weights = weights - weights.mean((3, 4), keepdim=True)
+    found = convolve_norm_relu_pool(image, weights + weights.flip(3, 4), torch.ones(1, 32), torch.zeros(1, 32))
+    assert bool(found.isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("shape", "how"),
+    [((2, 8, 8), {}), ((1, 2, 8), {}), ((1, 4, 8), {"pool": (3, 1)})],
+)
+def test_what_does_not_go_together_is_refused(shape, how):
+    _, *own = inputs_for((1, 8, 8), (3, 3))
+    with pytest.raises(ValueError, match=r"cannot convolve maps|no room for a pool"):
+        at_once(torch.zeros(5, *shape, dtype=torch.float64), *own, **how)
+    with pytest.raises(RuntimeError, match="Double but found Float"):
+        at_once(torch.zeros(5, 1, 8, 8), *own)
 
 
 def test_what_comes_out_has_its_channels_last():

@@ -1,6 +1,7 @@
 """Gradients layer by layer against vmap, in float64, for every network, and the guarantee by itself."""
 
 import copy
+import dataclasses
 import math
 
 import pytest
@@ -449,6 +450,29 @@ def test_gradients_of_a_record_are_the_same_bits_whatever_the_others_are(fast, c
                 assert not isinstance(now, torch.Tensor) or torch.equal(now[kept], then[kept])
 
 
+def test_a_first_layer_that_can_be_is_taken_at_once_and_images_want_no_slope():
+    network = seeded(lambda: ConvNet((1, 8, 8), 3, width=4, depth=2).double())
+    loss = record_loss(network)
+    assert isinstance(loss, LayeredLoss)
+    first, *later = loss.stages
+    usual, asked = first.at_once, []
+    assert usual is not None
+
+    def at_once(image, *own):
+        asked.append(image.shape)
+        return usual(image, *own)
+
+    images, labels = batch((1, 8, 8), 3)
+    watched = LayeredLoss([dataclasses.replace(first, at_once=at_once), *later])
+    theirs, _ = sums(plain(network), network, images, labels)
+    for shown in (images, images.clone().requires_grad_()):
+        ours, _ = sums(watched, network, shown, labels)
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-14)
+    assert asked == [(1, 8, 8)] * 2
+    with pytest.raises(ConfigError, match="would be lost: b"):
+        dataclasses.replace(first, bias="b")
+
+
 def test_images_of_one_channel_are_not_made_to_fit_a_network_for_two():
     with pytest.raises(RuntimeError, match="channels"):
         Stage(weight="w").map({"w": torch.ones(4, 2, 3, 3)}, torch.ones(5, 1, 8, 8))
@@ -460,6 +484,10 @@ def test_only_convolutions_over_many_maps_are_coarse(monkeypatch):
     assert not layered.coarsely(device, [torch.empty(64, 31, 3, 3), torch.empty(64, 64)], 784)  # by what comes in
     assert layered.coarsely(device, [torch.empty(8, 32, 3, 3)], 784)
     assert not layered.coarsely(device, [torch.empty(8, 32, 3, 3)], 64)
+    colours, labels = batch((3, 8, 8), 2, dtype=torch.float32)
+    wide = seeded(lambda: ConvNet((3, 8, 8), 3, width=32, depth=2))
+    found = record_gradients(record_loss(wide), dict(wide.named_parameters()), colours, labels)  # type: ignore[arg-type]
+    assert {part.rows.dtype for part in found.values() if isinstance(part, Held)} == {torch.float32}
     network = seeded(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3)))
     weights = {name: value.detach() for name, value in network.named_parameters()}
     loss = record_loss(network)

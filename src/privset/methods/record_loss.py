@@ -92,7 +92,7 @@ def _stage(prefix: str, layer: nn.Module, after: Sequence[Named], fused: bool) -
         idle=(bias,) if useless and bias is not None else (),
         then=_sequence(following, fused),
         scales=tuple(f"{start}{name}" for start, part in after for name in _scales(part)),
-        at_once=_at_once(layer, following) if fused and isinstance(layer, nn.Conv2d) else None,
+        at_once=_at_once(layer, following) if fused and useless and isinstance(layer, nn.Conv2d) else None,
         **cast(dict[str, Size], places),
     )
 
@@ -134,11 +134,15 @@ def _block(layers: Sequence[nn.Module]) -> tuple[nn.GroupNorm, Size, Sequence[nn
 
 def _side_by_side(pool: nn.AvgPool2d) -> Size | None:
     """Rows and columns that a pooling averages, if its pools lie one beside the other."""
-    size, stride, padding = (
-        one if isinstance(one, tuple) else (one, one) for one in (pool.kernel_size, pool.stride, pool.padding)
-    )
+    size, stride, padding = map(_pair, (pool.kernel_size, pool.stride, pool.padding))
     plain = size == stride and padding == (0, 0) and not pool.ceil_mode and pool.divisor_override is None
-    return cast(Size, size) if plain else None
+    return size if plain else None
+
+
+def _pair(size: int | Sequence[int]) -> Size:
+    """One number for both axes, or one for each."""
+    sizes = [size] if isinstance(size, int) else list(size)
+    return sizes[0], sizes[-1]
 
 
 def _sequence(layers: Sequence[nn.Module], fused: bool) -> Callable[..., Tensor]:

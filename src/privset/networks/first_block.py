@@ -19,6 +19,7 @@ import torch.nn.functional as F  # noqa: N812 - the name torch's own documentati
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from privset.convolutions import Form
 from privset.networks.fused import folded
 from privset.networks.geometry import Size
 
@@ -39,6 +40,8 @@ def convolve_norm_relu_pool(
 ) -> Tensor:
     """Images ``[n, c, h, w]`` -> pooled maps, channels last in memory; no slope by the images is to be had.
 
+    Pixels whose squares are infinite give what is not a number, in the maps of their image alone.
+
     Args:
         images: To be convolved.
         weights: Of each image ``[n, out, c, kh, kw]``; a bias would make no difference.
@@ -48,6 +51,9 @@ def convolve_norm_relu_pool(
         padding: Of the convolution, with zeros.
         pool: Rows and columns that are averaged; what is left over at the end is dropped, as by `torch.nn.AvgPool2d`.
         eps: Added to the variance.
+
+    Raises:
+        ValueError: Images, weights and pools do not go together.
     """
     return _FirstBlock.apply(images, weights, scales, shifts, stride, padding, pool, eps)[0]
 
@@ -69,8 +75,8 @@ class _FirstBlock(torch.autograd.Function):
         coarse = torch.is_autocast_enabled("cpu") and weights.dtype == torch.float32
         kind = torch.get_autocast_dtype("cpu") if coarse else weights.dtype
         with torch.autocast("cpu", enabled=False):
-            kernel = (weights.shape[3], weights.shape[4])
-            patches, covariance, size = _patches(images.to(weights.dtype), kernel, stride, padding, pool)
+            form = Form.of(images, weights[0], stride, padding)
+            patches, covariance, size = _patches(images, form, pool)
             lines = weights.flatten(2)
             variance = (torch.bmm(lines, covariance) * lines).sum(2).clamp_min_(0)  # rounding may go below
             width = (variance + eps).rsqrt_()
@@ -121,21 +127,24 @@ class _FirstBlock(torch.autograd.Function):
         return tuple(part.unflatten(0, (info.batch_size, -1)) for part in found), (0, 0, 0, 0)
 
 
-def _patches(images: Tensor, kernel: Size, stride: Size, padding: Size, pool: Size) -> tuple[Tensor, Tensor, Size]:
+def _patches(images: Tensor, form: Form, pool: Size) -> tuple[Tensor, Tensor, Size]:
     """What a convolution sees at each place, less its mean over all places, and how it varies.
 
     Returns:
         ``[n, d + 1, places]``, a line of ones last: first what comes first in each pool, then what comes second, and so
         on, without what the pooling drops; the covariance ``[n, d, d]`` over all places; and the size after pooling.
     """
-    (down, right), (high, wide) = kernel, padding
-    seen = F.pad(images, (wide, wide, high, high)).unfold(2, down, stride[0]).unfold(3, right, stride[1])
+    (height, width), (rows, columns) = form.found, pool
+    size = (height // rows, width // columns)
+    if min(size) < 1:
+        raise ValueError(f"maps of {height} x {width} have no room for a pool of {rows} x {columns}")
+    high, wide = form.padding
+    seen = F.pad(images, (wide, wide, high, high))
+    seen = seen.unfold(2, form.kernel[0], form.stride[0]).unfold(3, form.kernel[1], form.stride[1])
     lines = seen.permute(0, 1, 4, 5, 2, 3).flatten(1, 3)  # [n, d, h, w]
-    (height, width), (rows, columns) = lines.shape[2:], pool
     lines = lines - lines.mean((2, 3), keepdim=True)
     flat = lines.flatten(2)
     covariance = torch.bmm(flat, flat.transpose(1, 2)).div_(flat.shape[2])
-    size = (height // rows, width // columns)
     kept = lines[:, :, : size[0] * rows, : size[1] * columns].unflatten(3, (size[1], columns))
     kept = kept.unflatten(2, (size[0], rows)).permute(0, 1, 3, 5, 2, 4)
     patches = lines.new_ones(len(lines), lines.shape[1] + 1, rows * columns * size[0] * size[1])

@@ -15,8 +15,8 @@ from privset.privacy.clipping import Shares
 
 SHORT = 256
 """Numbers of a row, up to which a processor, too, adds rows up by one product: such as those of biases and scales."""
-TOGETHER = 8
-"""Rows that a processor adds up in one go: few enough to be at hand in float64."""
+TOGETHER, PIECE = 8, 2**18
+"""Rows that a processor adds up in one go, and how much of each: few enough numbers to be at hand in float64."""
 LINE = 1152
 """Numbers that are measured together in float32, such as 3 x 3 of 128 maps: with many more, rounding would add up."""
 
@@ -49,13 +49,8 @@ class Held:
             rows = torch.where((weights != 0).any(0)[:, None], rows, 0.0)
             totals += weights.to(torch.float64) @ rows.to(torch.float64)
             return
-        room = rows.new_empty(TOGETHER, rows.shape[1], dtype=torch.float64)
         for total, own in zip(totals, weights.to(torch.float64), strict=True):
-            added = torch.zeros_like(total)
-            for some in own.nonzero()[:, 0].split(TOGETHER):
-                for place, number in zip(room, some.tolist(), strict=False):
-                    place.copy_(rows[number])
-                added.addmv_(room[: len(some)].T, own[some])
+            added = _sum(rows, own)
             if self.last is not None:
                 total = total.view(-1, channels, high, wide)
                 added = added.view(-1, high, wide, channels).permute(0, 3, 1, 2)
@@ -85,6 +80,19 @@ class Products:
         for total, own in zip(totals, shares.each, strict=True):
             if own.is_cuda or own.any():
                 total += ((slopes * own[:, None]).T @ given).flatten()
+
+
+def _sum(rows: Tensor, shares: Tensor) -> Tensor:
+    """Rows ``[n, d]`` and their shares ``[n]``, float64 -> the sum ``[d]``, float64; a row of no share is not read."""
+    found, taken = shares.new_zeros(rows.shape[1]), shares.nonzero()[:, 0].split(TOGETHER)
+    room = shares.new_empty(TOGETHER, min(PIECE, rows.shape[1]))
+    for piece, into in zip(rows.split(PIECE, dim=1), found.split(PIECE), strict=True):
+        for some in taken:
+            here = room[: len(some), : piece.shape[1]]
+            for place, number in zip(here, some.tolist(), strict=True):
+                place.copy_(piece[number])
+            into.addmv_(here.T, shares[some])
+    return found
 
 
 def squares_of(rows: Tensor) -> Tensor:

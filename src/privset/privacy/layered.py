@@ -61,8 +61,8 @@ class Stage:
         scales: Names of what ``then`` learns: a few numbers, which every record is given a copy of.
         idle: Names of what changes nothing, such as a bias that a norm takes away again; its gradient is zero.
         at_once: Layer and ``then`` as one function of an image, of the weight and of the tensors named in ``scales``;
-            in use if this is the first layer, on a processor. Like ``then`` it is evaluated under vmap, and every
-            record is given a copy of the weight, which should be small.
+            in use if this is the first layer and nothing comes before it, on a processor. Like ``then`` it is evaluated
+            under vmap, and every record is given a copy of the weight, which should be small. It knows of no bias.
     """
 
     weight: str
@@ -73,6 +73,10 @@ class Stage:
     scales: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
     at_once: Callable[..., Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        if self.at_once is not None and self.bias is not None:
+            raise ConfigError(f"what is taken at once has no bias, whose gradient would be lost: {self.bias}")
 
     def map(self, weights: Mapping[str, Tensor], given: Tensor) -> Tensor:
         """What the layer makes of a batch ``[n, in]`` or ``[n, in, h, w]``; no two records meet."""
@@ -202,7 +206,7 @@ def record_gradients(
     loss: LayeredLoss, parameters: Mapping[str, Tensor], images: Tensor, labels: Tensor
 ) -> dict[str, Held | Products]:
     """Images ``[n, ...]``, labels ``[n]`` -> by each parameter, but idle ones, the gradients of all records."""
-    weights = {name: value.detach() for name, value in parameters.items()}
+    images, weights = images.detach(), {name: value.detach() for name, value in parameters.items()}
     first, *later = loss.stages
     at_once = None if images.is_cuda or loss.before is not None else first.at_once
     stages = loss.stages if at_once is None else later
