@@ -1,3 +1,4 @@
+import math
 import os
 import subprocess
 import sys
@@ -113,3 +114,38 @@ def test_a_system_without_such_a_library_is_left_alone(monkeypatch, unsaid):
     monkeypatch.setattr(sys, "platform", "darwin")
     processor.keep_memory()
     assert asked == ["mallopt"]
+
+
+@pytest.fixture
+def told(monkeypatch, tmp_path):
+    """A machine that tells what is written here of its memory: 3 GiB free, and one to swap to."""
+    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable: 3145728 kB\nSwapFree: 1048576 kB\n")
+    monkeypatch.setattr(processor, "_MACHINE", tmp_path / "meminfo")
+    monkeypatch.setattr(processor, "_CONTAINER", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("container", "free"),
+    [
+        ({}, 4),
+        ({"memory.max": "max", "memory.current": "5"}, 4),
+        ({"memory.max": 3 * 2**30, "memory.current": 2**30}, 2),
+        ({"memory.max": 9 * 2**30, "memory.current": 0}, 4),
+        ({"memory.max": 2**30, "memory.current": 2**31}, 0),
+    ],
+)
+def test_free_memory_is_that_of_the_machine_or_what_its_container_leaves(told, container, free):
+    for name, value in container.items():
+        (told / name).write_text(f"{value}\n")
+    assert processor.free_memory() == free * 2**30
+
+
+def test_a_system_that_does_not_tell_what_is_free_has_what_there_is(told, monkeypatch):
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 100}.__getitem__, raising=False)
+    (told / "meminfo").write_text("MemTotal: 400 kB\n")
+    assert processor.free_memory() == 409_600
+    (told / "meminfo").unlink()
+    assert processor.free_memory() == 409_600
+    monkeypatch.delattr(os, "sysconf")
+    assert processor.free_memory() == math.inf

@@ -1,13 +1,18 @@
-"""What is asked of a processor so that it computes as fast as it can: how it multiplies, and what becomes of memory."""
+"""What is asked of a processor so that it computes as fast as it can: how it multiplies, and what becomes of memory.
+
+And how much memory there is, for whatever would be killed halfway for want of it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import functools
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import torch
 
@@ -32,6 +37,27 @@ def capabilities() -> Mapping[str, object]:
     """What torch knows about this processor; an older one knows nothing."""
     known: Callable[[], Mapping[str, object]] = getattr(torch.cpu, "get_capabilities", dict)
     return known()
+
+
+def free_memory() -> float:
+    """Bytes that this process may still have: of the machine, with what it swaps to, or of its container.
+
+    Where a system does not tell what is free, all that the machine has; infinite if that is not known either. Linux
+    gives more than it has and ends who uses it: whoever needs much should look here first.
+    """
+    found = math.inf
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # not every system has it
+        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        known = dict(line.split(":") for line in _MACHINE.read_text(encoding="ascii").splitlines())
+        found = sum(1024 * int(known[name].split()[0]) for name in ("MemAvailable", "SwapFree"))
+    with contextlib.suppress(OSError, ValueError):  # no limit is a word there
+        limit, used = (int((_CONTAINER / f"memory.{name}").read_text(encoding="ascii")) for name in ("max", "current"))
+        found = min(found, max(0, limit - used))
+    return found
+
+
+_MACHINE, _CONTAINER = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 
 
 def keep_memory() -> None:

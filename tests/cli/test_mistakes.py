@@ -6,6 +6,7 @@ import torch
 from PIL import Image
 from tests.cli.test_commands import TINY
 
+from privset import processor
 from privset.cli.main import COMMANDS, main
 
 
@@ -93,6 +94,17 @@ def test_want_of_memory_is_said_in_a_sentence(call, monkeypatch, error, sentence
     code, _, err = call("plan")
     assert code == 2
     assert sentence in " ".join(err.split())
+
+
+@pytest.mark.parametrize("command", ["generate digits --out x", "plan digits --time"])
+@pytest.mark.parametrize("method", ["g-pate", "datalens", "gs-wgan"])
+def test_networks_without_room_are_refused_before_the_system_ends_the_run(call, monkeypatch, tmp_path, command, method):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(processor, "free_memory", lambda: 1e6)
+    code, _, err = call(*command.split(), "--method", method, "--preset", "small", "--epsilon", "10")
+    assert code == 2
+    assert "appoint fewer (--critics, --teachers)" in " ".join(err.split())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_other_errors_are_not_taken_for_want_of_memory(monkeypatch):

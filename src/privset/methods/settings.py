@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from privset import networks
@@ -15,6 +12,7 @@ from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.networks.generator_forms import MOST
 from privset.privacy.accounting import LEAST_NOISE
+from privset.processor import free_memory
 
 Config = TypeVar("Config", bound="MethodConfig")
 
@@ -52,27 +50,17 @@ def require_shards(facts: PublicFacts, count: int, what: str) -> None:
 
 
 def require_room(facts: PublicFacts, per_class: int) -> None:
-    """Raise a `ConfigError` if so many images cannot be in this machine's memory; before any budget is charged.
+    """Raise a `ConfigError` if so many images find no room in this machine's memory; before any budget is charged.
 
     They are there as floats, normalised and as pixels, and once more as what is written.
     """
-    count, there = per_class * len(facts.classes), _memory()
+    count, there = per_class * len(facts.classes), free_memory()
     needed = 12 * count * math.prod(facts.shape)
     require(
         needed <= there,
-        f"{count:,} images take about {needed / 2**30:,.0f} GiB of memory while they are made, and there are "
-        f"{there / 2**30:,.0f}; ask for fewer (--per-class)",
+        f"{count:,} images take about {needed / 2**30:,.0f} GiB of memory while they are made, and "
+        f"{there / 2**30:,.0f} are free; ask for fewer (--per-class)",
     )
-
-
-def _memory() -> float:
-    """Bytes of memory that this process may have: those of the machine, or of its container; infinite if not known."""
-    found = math.inf
-    with contextlib.suppress(AttributeError, OSError, ValueError):  # not every system has it
-        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with contextlib.suppress(OSError, ValueError):  # no limit is a word there
-        found = min(found, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
-    return found
 
 
 def require(condition: bool, otherwise: str) -> None:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from privset import processor
 from privset.errors import ConfigError
 from privset.facts import PublicFacts
 from privset.privacy import shards
@@ -107,6 +108,8 @@ class Guardian:
             begun = begin(numbers)
             if any(value.shape[:1] != (len(numbers),) for value in begun.values()):
                 raise ConfigError(f"begin must give {len(numbers)} states, stacked along the first axis of each tensor")
+            if part == 0:
+                _require_room(begun, count, device)
             for name, value in begun.items():
                 if part == 0:
                     states[name] = value.new_zeros(count, *value.shape[1:], device=device)
@@ -256,6 +259,21 @@ class Guardian:
             for number in index:
                 torch.cuda.default_generators[number].manual_seed(seed)
             yield
+
+
+def _require_room(begun: State, count: int, device: torch.device) -> None:
+    """Refuse what the system would end halfway, by the states of the first wards; a graphics card says so itself.
+
+    States of all wards have one form, which is public.
+    """
+    if device.type != "cpu":
+        return
+    needed, there = count * sum(value[0].nbytes for value in begun.values()), processor.free_memory()
+    if needed > there:
+        raise ConfigError(
+            f"{count:,} critics or teachers take {needed / 2**30:,.1f} GiB of memory for what they learn alone, and "
+            f"{there / 2**30:,.1f} are free; appoint fewer (--critics, --teachers), or take a preset with smaller ones"
+        )
 
 
 def places(sizes: Tensor, dice: Tensor) -> Tensor:
