@@ -64,6 +64,12 @@ def test_the_line_is_where_noise_is_as_long_as_all_records_can_make_the_answers(
         ("gs-wgan", "mnist", 1.0, "all answers together carry noise 1."),
         ("dp-sinkhorn", "mnist", 1.0, "all answers together carry noise 1."),
         ("g-pate", "digits", 10.0, "each sum of 95 votes carries noise 2"),
+        (
+            "g-pate",
+            "mnist",
+            1.0,
+            "each count carries noise 1.21e+03, more than the 400 of 4,000 votes that each of 10 ",
+        ),
         ("datalens", "digits", 10.0, "each sum of 95 votes carries noise 2"),
     ],
 )
@@ -73,6 +79,13 @@ def test_answers_that_drown_in_their_noise_are_cautioned_about(name, data, epsil
     assert caution.startswith(words)
     assert planned(name, facts_of("mnist"), 10.0, "standard").caution is None
     assert planned(name, facts_of(data), math.inf, "standard").caution is None
+
+
+def test_of_histograms_the_line_is_what_a_bin_has_if_teachers_do_not_agree():
+    facts, sigma = facts_of("mnist"), 400.0
+    assert planned("g-pate", facts, 50.0, sigma=sigma, steps=1).caution is None
+    assert planned("g-pate", facts, 50.0, sigma=1.01 * sigma, steps=1).caution is not None
+    assert planned("g-pate", facts, 50.0, sigma=sigma, steps=1, bins=11).caution is not None
 
 
 def test_of_critics_those_that_are_asked_are_counted():

@@ -127,6 +127,10 @@ class GPate(TeacherMethod[GPateConfig]):
         """With a separate check, as published; without, it is the noisy counts that are compared with the threshold."""
         return self.config.check is not None
 
+    @property
+    def _sums_of_a_vote(self) -> int:
+        return self.config.bins
+
     def claim(self, facts: PublicFacts, events: tuple[GaussianEvent, ...], delta: float) -> Claim:  # noqa: ARG002
         """The upper end of the published accountant, where it does not look at the votes: the rest needs records."""
         return Claim(

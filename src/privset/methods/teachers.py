@@ -175,16 +175,27 @@ class TeacherMethod(SetMethod[Config]):
                 )
         return Plan.make(self, facts, budget, noise, events)
 
+    @property
+    def _sums_of_a_vote(self) -> int:
+        """Among how many sums a teacher chooses one to be counted in."""
+        return 1
+
     def caution(self, facts: PublicFacts, noise_multiplier: float, events: tuple[GaussianEvent, ...]) -> str | None:
-        """That the noise on a sum of votes is more than all teachers have votes."""
+        """That the noise on a sum is more than the votes which it has if teachers choose as they please."""
         sigma = noise_multiplier * self._questions(facts, 1.0)[0].sensitivity
-        teachers = self.config.teachers_for(facts)
-        if sigma <= teachers:
+        teachers, sums = self.config.teachers_for(facts), self._sums_of_a_vote
+        if sigma <= teachers / sums:
             return None
+        if sigma > teachers:
+            loud = f"each sum of {teachers:,} votes carries noise {sigma:.3g}, more than all of them together,"
+        else:
+            loud = (
+                f"each count carries noise {sigma:.3g}, more than the {teachers // sums:,} of {teachers:,} votes that "
+                f"each of {sums} bins has if teachers do not agree,"
+            )
         return (
-            f"each sum of {teachers:,} votes carries noise {sigma:.3g}, more than all of them together, and little may "
-            f"be learned in {events[0].count:,} steps; a larger epsilon, more teachers (and records for them), fewer "
-            "steps or fewer images would do better"
+            f"{loud} and little may be learned in {events[0].count:,} steps; a larger epsilon, more teachers (and "
+            "records for them), fewer steps or fewer images would do better"
         )
 
     def _events(self, facts: PublicFacts, noise: float, steps: int) -> tuple[GaussianEvent, ...]:
