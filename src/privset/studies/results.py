@@ -10,7 +10,7 @@ import hashlib
 import json
 import shutil
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +198,11 @@ def percent(accuracy: Mapping[str, Any]) -> str:
     """
     alone = len(accuracy.get("runs", ())) == 1  # means of means have no runs
     return f"{accuracy['mean']:.1f}" + ("" if alone else f" ± {accuracy['std']:.1f}")
+
+
+def markdown(rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table of these rows."""
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def _read(path: Path) -> dict[str, Any] | None:

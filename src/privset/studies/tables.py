@@ -14,8 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from privset.release.statement import rounded_up
 from privset.studies.catalogue import STUDIES, get
-from privset.studies.results import Results, percent
+from privset.studies.results import Results, markdown, percent
+from privset.studies.speeds import gradients, runs, seconds, steps
 from privset.studies.study import REAL, Cell
 
 _PLACE = re.compile(r"(<!-- (\w+): (\S+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
@@ -38,7 +40,7 @@ def table(name: str, results: Path) -> str:
                 _runs(cell),
             ]
         )
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def sizes(name: str, results: Path) -> str:
@@ -51,7 +53,7 @@ def sizes(name: str, results: Path) -> str:
     for data, epsilon in sorted(lines, key=lambda line: names.index(line[0])):
         measured = [found.get((data, epsilon, number)) for number in numbers]
         rows.append([data, epsilon, *("" if one is None else percent(one) for one in measured)])
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def changed(name: str, results: Path) -> str:
@@ -63,7 +65,7 @@ def changed(name: str, results: Path) -> str:
             changes = ", ".join(_changes(cell)) or "nothing"
             changes += "" if cell.stages is None else f", with {cell.stages} parties"
             rows.append([cell.data, changes, percent(found["accuracy"]), _runs(found)])
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def _changes(cell: Cell) -> list[str]:
@@ -132,7 +134,7 @@ def _differing(rows: list[dict[str, str]]) -> str:
     said = {column: {row.get(column, "not yet") for row in rows} for column in known}
     columns = [column for column in known if said[column] != {""} and (column not in describe or len(said[column]) > 1)]
     lines = ([row.get(column, "not yet") for column in columns] for row in rows)
-    return _markdown([columns, ["---"] * len(columns), *lines])
+    return markdown([columns, ["---"] * len(columns), *lines])
 
 
 def beside(names: str, results: Path) -> str:
@@ -159,7 +161,43 @@ def beside(names: str, results: Path) -> str:
             images = f"{size:,}" if math.isfinite(size) else "all" if method == REAL else ""
             if line.keys() & set(columns):
                 rows.append([method, preset, images, *(line.get(column, "") for column in columns)])
-    return _markdown(rows)
+    return markdown(rows)
+
+
+def claimed(names: str, results: Path) -> str:
+    """Of studies, as ONE,OTHER,...: what was published, and what is measured with that noise and with what is proven.
+
+    A line for each cell with the published noise (preset ``paper``), beside the one whose noise is for that epsilon as
+    proven (``standard``): they have the same published value. Of ConvNets alone.
+    """
+    rows = []
+    for name in names.split(","):
+        shelf = Results(results, get(name))
+        cells = [cell for cell in shelf.study.cells if cell.classifier == "convnet" and cell.published is not None]
+        for proven in (cell for cell in cells if cell.preset == "standard" and not cell.settings):
+            like = (proven.method, proven.data, proven.per_class, proven.published)
+            noises = [
+                cell
+                for cell in cells
+                if cell.preset == "paper" and (cell.method, cell.data, cell.per_class, cell.published) == like
+            ]
+            common = set.intersection(*({*_changes(cell)} for cell in noises)) if noises else set()
+            for noise in noises:
+                found, ours = (None if shelf.is_outdated(cell) else shelf.cell(cell) for cell in (noise, proven))
+                unlike = (change for change in _changes(noise) if change not in common)
+                rows.append(
+                    {
+                        "method": ", ".join([f"`{noise.method}`", *unlike]),
+                        "data": noise.data,
+                        "images a class": f"{noise.per_class:,}",
+                        "epsilon claimed": f"{proven.epsilon:g}",
+                        "published": f"{noise.published:.1f}",
+                        "by the published noise": "not yet" if found is None else percent(found["accuracy"]),
+                        "proven for that": "" if found is None else rounded_up(float(found["proven"])),
+                        "by noise proven for what is claimed": "not yet" if ours is None else percent(ours["accuracy"]),
+                    }
+                )
+    return _differing(rows)
 
 
 def stages(name: str, results: Path) -> str:
@@ -179,7 +217,7 @@ def stages(name: str, results: Path) -> str:
                 *(*accuracies, percent(along[-1]["forgetting"]), _elsewhere(cell, found["recipe"], results)),
             ]
         )
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def _elsewhere(cell: Cell, recipe: str, results: Path) -> str:
@@ -203,87 +241,7 @@ def replay(data: str, results: Path) -> str:
         apart = [found["against_random"][variant] for variant in ("trained", "half")]
         differences = [f"{one['mean']:+.1f} ± {one['standard_error']:.1f}" for one in apart]
         rows.append([f"{found['settings']['epsilon']:g}", f"{base:.1f}", *differences, str(len(found["runs"]))])
-    return _markdown(rows)
-
-
-def seconds(kind: str, results: Path) -> str:
-    """The commands of benchmarks/KIND.py that are on file, as a Markdown table: how long each took, what came out.
-
-    Seconds of training on what came out, where these were counted, are added to it with a plus.
-    """
-    columns = ["command", "on", "seconds", "accuracy"]
-    rows = [columns, ["---"] * len(columns)]
-    for path in sorted((results / "speed").glob(f"{kind}-*.json")):
-        found = json.loads(path.read_bytes())
-        machine = f"{found['cores']} CPU cores" if found["device"] == "cpu" else found["device"]
-        accuracy = percent(found["accuracy"]) if "accuracy" in found else ""
-        took = f"{found['value']:.0f}" + (f" + {found['training']['seconds']:.0f}" if "training" in found else "")
-        rows.append([f"`{found['what']}`", machine, took, accuracy])
-    return _markdown(rows)
-
-
-def gradients(device: str, results: Path) -> str:
-    """What benchmarks/gradient.py measured on a device: milliseconds of a clipped gradient sum, ours and others'."""
-    files = [json.loads(path.read_bytes()) for path in (results / "speed").glob(f"gradient-{device}-*.json")]
-    names = list(dict.fromkeys(name for found in files for name in found["milliseconds"]))
-    rows = [["records", "image", "width", *names], ["---"] * (3 + len(names))]
-    for found in sorted(files, key=lambda one: [one["settings"][name] for name in ("side", "width", "batch")]):
-        setting, measured = found["settings"], found["milliseconds"]
-        image = f"{setting['side']}x{setting['side']}"
-        times = [_milliseconds(measured[name]) if name in measured else "" for name in names]
-        rows.append([str(setting["batch"]), image, str(setting["width"]), *times])
-    return _markdown(rows)
-
-
-def steps(device: str, results: Path) -> str:
-    """What benchmarks/psg.py measured on a device: milliseconds of each part of PSG's loop, minutes of a whole run."""
-    parts = ("gradient", "matching", "update")
-    rows = [["images a class", *parts, "steps", "updates", "so a whole run", "memory", "code"], ["---"] * 9]
-    files = [json.loads(path.read_bytes()) for path in (results / "speed").glob(f"psg-*-{device}.json")]
-    for found in sorted(files, key=lambda one: one["per_class"]):
-        hours = found["hours"]["in one go"] or found["hours"]["sum of parts"]
-        rows.append(
-            [
-                str(found["per_class"]),
-                *(_milliseconds(found["milliseconds"][name]) for name in parts),
-                *(f"{found['steps'][name]:,}" for name in ("matching", "updates")),
-                f"{60 * hours:.0f} min" if hours > 1 / 30 else f"{3600 * hours:.0f} s",
-                f"{found['peak_memory_mib'] / 1024:.1f} GiB",
-                found["commit"][:9],
-            ]
-        )
-    return _markdown(rows)
-
-
-def runs(name: str, results: Path) -> str:
-    """What benchmarks/methods.py counted on a device: minutes of a whole run of each method, and its memory.
-
-    Steps, and how many of them were timed, are those of one phase after the other.
-    As DEVICE/METHOD those of one method.
-    """
-    device, _, method = name.partition("/")
-    columns = ["method", "preset", "epsilon", "images a class", "steps", "timed", "a run", "memory", "code"]
-    rows = [columns, ["---"] * len(columns)]
-    files = [json.loads(path.read_bytes()) for path in (results / "speed").glob(f"method-*-{device}.json")]
-    files = [found for found in files if method in ("", found["method"])]
-    for found in sorted(files, key=lambda one: (one["method"], one["preset"], one["epsilon"], one["per_class"])):
-        steps, timed = (
-            " + ".join(f"{phase[what]:,}" for phase in found["phases"].values()) for what in ("steps", "timed")
-        )
-        rows.append(
-            [
-                f"`{found['method']}`",
-                f"`{found['preset']}`",
-                f"{found['epsilon']:g}",
-                f"{found['per_class']:,}",
-                steps,
-                timed,
-                _duration(found["value"]),
-                f"{found['peak_memory_mib'] / 1024:.1f} GiB",
-                found["commit"][:9],
-            ]
-        )
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def _on_file(name: str, results: Path) -> list[dict[str, Any]]:
@@ -295,28 +253,8 @@ def _runs(found: dict[str, Any]) -> str:
     return f"{len(found['seeds']['sets'])} x {found['networks']}"
 
 
-def _duration(minutes: float) -> str:
-    """In the largest unit of which there are two.
-
-    >>> _duration(8.06), _duration(250), _duration(7868)
-    ('8.1 min', '4.2 hours', '5.5 days')
-    """
-    for unit, length in (("days", 1440), ("hours", 60)):
-        if minutes >= 2 * length:
-            return f"{minutes / length:.1f} {unit}"
-    return f"{minutes:.1f} min"
-
-
-def _milliseconds(value: float) -> str:
-    return f"{value:.2f} ms" if value < 100 else f"{value:,.0f} ms"
-
-
 def _epsilon(cell: dict[str, Any]) -> str:
     return str(cell["epsilon"]).removesuffix(".0")  # "inf" is a word in JSON
-
-
-def _markdown(rows: list[list[str]]) -> str:
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def filled(text: str, results: Path) -> str:
@@ -328,6 +266,7 @@ def filled(text: str, results: Path) -> str:
         "compared": compared,
         "trained": trained,
         "beside": beside,
+        "claimed": claimed,
         "stages": stages,
         "replay": replay,
         "seconds": seconds,
