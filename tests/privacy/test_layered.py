@@ -65,6 +65,12 @@ def sums(loss, network, images, labels, members=None, clip_norm=0.1, chunk=5):
     return totals.flat, int(bad)
 
 
+def without_shift(norm):
+    """As ``bias=False`` makes one, where torch has that."""
+    norm.register_parameter("bias", None)
+    return norm
+
+
 NETWORKS = [
     (ConvNet((1, 8, 8), 3, width=4, depth=1), (1, 8, 8)),
     (ConvNet((3, 8, 12), 3, width=3, depth=2), (3, 8, 12)),
@@ -84,6 +90,36 @@ NETWORKS = [
             nn.MaxPool2d(2),
             nn.Flatten(),
             nn.Linear(4 * 2 * 4, 3),
+        ),
+        (1, 8, 8),
+    ),
+    (  # what has parameters, and what works in place, after a first block that may be taken at once
+        nn.Sequential(
+            nn.Conv2d(1, 4, 3, padding=1),
+            nn.GroupNorm(4, 4),
+            nn.ReLU(),
+            nn.AvgPool2d(2),
+            nn.GroupNorm(2, 4),
+            nn.Flatten(),
+            nn.Linear(64, 3),
+        ),
+        (1, 8, 8),
+    ),
+    (
+        nn.Sequential(
+            nn.Conv2d(1, 4, 3),
+            nn.GroupNorm(4, 4),
+            nn.ReLU(),
+            nn.AvgPool2d(2),
+            nn.ReLU(inplace=True),
+            nn.Flatten(),
+            nn.Linear(36, 3),
+        ),
+        (1, 8, 8),
+    ),
+    (
+        nn.Sequential(
+            nn.Conv2d(1, 4, 3), without_shift(nn.GroupNorm(4, 4)), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3)
         ),
         (1, 8, 8),
     ),

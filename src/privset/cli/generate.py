@@ -70,8 +70,8 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
         require_snapshots(method)
     if parsed.tell_votes and not method.winners_only:
         raise ConfigError(
-            "only g-pate with a separate check (--check, preset paper) has votes to tell of; leave --tell-votes out "
-            "(docs/methods/datalens.md says why datalens has none)"
+            "only g-pate with a separate check (--check, preset paper) has votes to tell of; leave --tell-votes out"
+            + (" (docs/methods/datalens.md says why)" if method.name == "datalens" else "")
         )
     noise = NoiseSource(parsed.noise_seed)
     if parsed.tensorboard is not None:

@@ -106,6 +106,8 @@ def _at_once(layer: nn.Conv2d, following: Sequence[nn.Module]) -> Callable[..., 
     if layer.weight[0].numel() > FEW or (block := _block(following)) is None:
         return None
     norm, pool, rest = block
+    if any(getattr(part, "inplace", False) for part in rest):  # what comes out may not be changed in place
+        return None
     stride, padding, after = cast(Size, layer.stride), cast(Size, layer.padding), _sequence(rest, fused=True)
 
     def at_once(image: Tensor, weight: Tensor, scale: Tensor, shift: Tensor, *scales: Tensor) -> Tensor:
@@ -129,7 +131,7 @@ def _block(layers: Sequence[nn.Module]) -> tuple[nn.GroupNorm, Size, Sequence[nn
             size = (1, 1)
         case _:
             return None
-    return (norm, size, rest) if norm.affine and _of_each_map(norm) else None
+    return (norm, size, rest) if norm.affine and norm.bias is not None and _of_each_map(norm) else None
 
 
 def _side_by_side(pool: nn.AvgPool2d) -> Size | None:

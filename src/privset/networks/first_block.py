@@ -40,7 +40,7 @@ def convolve_norm_relu_pool(
 ) -> Tensor:
     """Images ``[n, c, h, w]`` -> pooled maps, channels last in memory; no slope by the images is to be had.
 
-    Pixels whose squares are infinite give what is not a number, in the maps of their image alone.
+    Pixels whose squares are infinite give maps or slopes that are not finite, of their image alone.
 
     Args:
         images: To be convolved.
