@@ -15,6 +15,7 @@ from privset.cli.arguments import DataArguments
 from privset.cli.generate import GenerateArguments
 from privset.evaluation import RECIPES
 from privset.methods import Execution, PsgConfig
+from privset.release import SyntheticSet
 
 TINY = [
     "--method",
@@ -157,6 +158,15 @@ def test_generate_verify_and_evaluate_speak_json(call, tmp_path):
     assert 0 <= accuracy["std"] <= 100
     assert np.array(result["confusion"]).sum() == 2 * 359
     assert set(result["beside"]) == {"noise"}
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_set_whose_classes_look_alike_is_cautioned_about(call, tmp_path, monkeypatch, alike):
+    monkeypatch.setattr(SyntheticSet, "looks_alike", alike)
+    code, out, err = call("generate", "digits", "--epsilon", "3", "--out", str(tmp_path / "set"), *TINY)
+    assert code == 0
+    assert ("CAUTION: images of all classes look the same" in err) is alike
+    assert "CAUTION: images" not in out
 
 
 def test_a_plan_says_whether_a_run_that_is_stopped_can_go_on(call):

@@ -33,6 +33,20 @@ def test_pixels_are_eight_bit_unless_floats_are_kept() -> None:
     assert pixels.per_class == (1, 3)
 
 
+def test_classes_look_alike_if_no_pixel_tells_them_apart_on_average() -> None:
+    white = torch.full((200, 1, 8, 9), 255, dtype=torch.uint8)
+    labels = torch.arange(200) % 2
+    assert SyntheticSet(white, labels, FACTS).looks_alike
+    assert not SyntheticSet(white, torch.zeros_like(labels), FACTS).looks_alike  # there is nothing to tell apart
+    darker = white.clone()
+    darker[:98:2, 0, 3, 4] = 254  # 49 of the 100 of one class
+    assert SyntheticSet(darker, labels, FACTS).looks_alike
+    darker[98, 0, 3, 4] = 254
+    assert not SyntheticSet(darker, labels, FACTS).looks_alike
+    outside = torch.where(labels == 0, 3.0, 4.0)[:, None, None, None].expand(200, 1, 8, 9)
+    assert SyntheticSet(outside, labels, FACTS).looks_alike  # as they are shown
+
+
 def test_tensors_of_any_origin_are_taken() -> None:
     images = torch.randn(4, 9, 8, 1, dtype=torch.float64).permute(0, 3, 2, 1).requires_grad_()
     taken = SyntheticSet.from_synthesis(synthesis(images=images, keep_floats=True), FACTS)

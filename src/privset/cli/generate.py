@@ -143,6 +143,11 @@ def tell_of_agreement(tally: Tally, delta: float) -> None:
 
 def show_made(release: Release | ClassifierRelease, as_json: bool, *, planned: bool = False) -> None:
     """The new set or classifier, for a person, who may have been shown its plan before, or for a program."""
+    if isinstance(release, Release) and release.set.looks_alike:
+        console.warn(
+            "CAUTION: images of all classes look the same on average, so no classifier will learn from this set. The "
+            "noise may have drowned what there was to learn: `privset plan` cautions about that, and says what helps."
+        )
     if as_json:
         count = {"images": len(release.set)} if isinstance(release, Release) else {"weights": len(release.trained)}
         console.show_json(summary(release) | count)

@@ -106,6 +106,16 @@ class SyntheticSet:
         """How many images each class has."""
         return tuple(torch.bincount(self.labels, minlength=len(self.facts.classes)).tolist())
 
+    @property
+    def looks_alike(self) -> bool:
+        """Whether the average images of all classes are the same, to half a grey level: no one can tell them apart.
+
+        That is what becomes of a generator whose answers drown in their noise.
+        """
+        pixels = self.pixels()
+        means = torch.stack([pixels[self.labels == label].float().mean(0) for label in self.labels.unique()])
+        return len(means) > 1 and bool((means.amax(0) - means.amin(0) < 0.5).all())
+
     def normalised(self) -> Tensor:
         """float32 ``[m, c, h, w]``: what a network should be given."""
         return self.images if self.images.is_floating_point() else normalise(self.images, self.facts)
