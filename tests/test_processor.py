@@ -130,9 +130,11 @@ def told(monkeypatch, tmp_path):
     [
         ({}, 4),
         ({"memory.max": "max", "memory.current": "5"}, 4),
-        ({"memory.max": 3 * 2**30, "memory.current": 2**30}, 2),
-        ({"memory.max": 9 * 2**30, "memory.current": 0}, 4),
-        ({"memory.max": 2**30, "memory.current": 2**31}, 0),
+        ({"memory.max": 3 * 2**30, "memory.current": 2**30, "memory.stat": "anon 9"}, 2),
+        ({"memory.max": 9 * 2**30, "memory.current": 0, "memory.stat": ""}, 4),
+        ({"memory.max": 2**30, "memory.current": 2**31, "memory.stat": "anon 9"}, 0),
+        ({"memory.max": 2**30, "memory.current": 2**30, "memory.stat": f"active_file 0\ninactive_file {2**30}"}, 1),
+        ({"memory.max": 3 * 2**30}, 3),
     ],
 )
 def test_free_memory_is_that_of_the_machine_or_what_its_container_leaves(told, container, free):

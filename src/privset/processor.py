@@ -42,8 +42,9 @@ def capabilities() -> Mapping[str, object]:
 def free_memory() -> float:
     """Bytes that this process may still have: of the machine, with what it swaps to, or of its container.
 
-    Where a system does not tell what is free, all that the machine has; infinite if that is not known either. Linux
-    gives more than it has and ends who uses it: whoever needs much should look here first.
+    Where a system does not tell what is free, all that there is; infinite if that is not known either. What is kept of
+    files that were read counts as free. Linux gives more than it has and ends who uses it: whoever needs much should
+    look here first.
     """
     found = math.inf
     with contextlib.suppress(AttributeError, OSError, ValueError):  # not every system has it
@@ -52,8 +53,12 @@ def free_memory() -> float:
         known = dict(line.split(":") for line in _MACHINE.read_text(encoding="ascii").splitlines())
         found = sum(1024 * int(known[name].split()[0]) for name in ("MemAvailable", "SwapFree"))
     with contextlib.suppress(OSError, ValueError):  # no limit is a word there
-        limit, used = (int((_CONTAINER / f"memory.{name}").read_text(encoding="ascii")) for name in ("max", "current"))
-        found = min(found, max(0, limit - used))
+        limit = int((_CONTAINER / "memory.max").read_text(encoding="ascii"))
+        found = min(found, limit)
+        used = int((_CONTAINER / "memory.current").read_text(encoding="ascii"))
+        kinds = dict(line.split() for line in (_CONTAINER / "memory.stat").read_text(encoding="ascii").splitlines())
+        files = sum(int(kinds.get(kind, 0)) for kind in ("active_file", "inactive_file"))
+        found = min(found, max(0, limit - used + files))
     return found
 
 
