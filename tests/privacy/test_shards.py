@@ -117,6 +117,19 @@ def test_seats_are_uniform_and_drawn_anew():
     assert float(((torch.bincount(alone) - 1000) ** 2 / 1000).sum()) < 20
 
 
+def test_of_mnist_half_of_the_teachers_know_all_classes_by_class_and_few_by_lot():
+    """As docs/methods/datalens.md says of 4,000 teachers."""
+    labels = torch.arange(10).repeat_interleave(
+        torch.tensor([5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949])
+    )
+    by_class = dealt(seeded_noise(0), labels, 4000, classes=10, seats=seats_for(60_000, 4000, 10))
+    for shard, one, whole in ((by_class, 15 / 16, 0.51), (drawn(seeded_noise(0), 60_000, 4000), 0.78, 1 / 13)):
+        knows = torch.zeros(4000, 10)
+        knows[shard[shard != NONE], labels[shard != NONE]] = 1
+        assert float(knows.mean()) == pytest.approx(one, abs=0.01)
+        assert float((knows.sum(1) == 10).float().mean()) == pytest.approx(whole, abs=0.03)
+
+
 def test_wards_by_class_learn_from_their_own_records_and_from_none_that_is_left_out():
     size, labels = 60, torch.arange(3).repeat_interleave(torch.tensor([40, 10, 10]))
     images = torch.zeros(size, 1, 8, 8, dtype=torch.uint8)

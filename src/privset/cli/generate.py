@@ -22,6 +22,7 @@ from privset.methods import Execution, Method, SetMethod, TrainingMethod, requir
 from privset.methods.settings import require_room
 from privset.privacy import NoiseSource, Tally
 from privset.release import ClassifierRelease, Release, StatisticsRelease
+from privset.release.preview import FILE as PREVIEW
 
 Made = TypeVar("Made")
 
@@ -71,7 +72,6 @@ def spend(kind: Any, arguments: Sequence[str], program: str, make: Callable[...,
     if parsed.tell_votes and not method.winners_only:
         raise ConfigError(
             "only g-pate with a separate check (--check, preset paper) has votes to tell of; leave --tell-votes out"
-            + (" (docs/methods/datalens.md says why)" if method.name == "datalens" else "")
         )
     noise = NoiseSource(parsed.noise_seed)
     if parsed.tensorboard is not None:
@@ -145,8 +145,9 @@ def show_made(release: Release | ClassifierRelease, as_json: bool, *, planned: b
     """The new set or classifier, for a person, who may have been shown its plan before, or for a program."""
     if isinstance(release, Release) and release.set.looks_alike:
         console.warn(
-            "CAUTION: images of all classes look the same on average, so no classifier will learn from this set. The "
-            "noise may have drowned what there was to learn: `privset plan` cautions about that, and says what helps."
+            f"CAUTION: on average images of all classes look the same; look at {release.path / PREVIEW} before anyone "
+            "learns from this set. The noise may have drowned what there was to learn; with a larger epsilon there is "
+            "less of it."
         )
     if as_json:
         count = {"images": len(release.set)} if isinstance(release, Release) else {"weights": len(release.trained)}

@@ -177,7 +177,7 @@ class TeacherMethod(SetMethod[Config]):
 
     @property
     def _sums_of_a_vote(self) -> int:
-        """Among how many sums a teacher chooses one to be counted in."""
+        """Of how many sums a teacher chooses one to be counted in."""
         return 1
 
     def caution(self, facts: PublicFacts, noise_multiplier: float, events: tuple[GaussianEvent, ...]) -> str | None:

@@ -108,9 +108,9 @@ class SyntheticSet:
 
     @property
     def looks_alike(self) -> bool:
-        """Whether the average images of all classes are the same, to half a grey level: no one can tell them apart.
+        """Whether the average images of all classes are the same, to half a grey level.
 
-        That is what becomes of a generator whose answers drown in their noise.
+        That is what may become of a generator whose answers drown in their noise.
         """
         pixels = self.pixels()
         means = torch.stack([pixels[self.labels == label].float().mean(0) for label in self.labels.unique()])
