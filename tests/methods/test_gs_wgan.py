@@ -16,7 +16,9 @@ from privset.methods import lessons as lessons_of_critics
 from privset.methods.claim import REPLACE
 from privset.methods.gs_wgan import GsWgan, GsWganConfig, claimed_epsilon
 from privset.methods.lessons import Lessons
+from privset.methods.replay import Replay
 from privset.networks.critics import Critic
+from privset.networks.generator_forms import GeneratorForm
 from privset.networks.residual import ResidualGenerator
 from privset.observer import Observer
 from privset.privacy import Curator, GaussianEvent, Ledger, PrivacyBudget, calibrate, seeded_noise, spend
@@ -223,10 +225,67 @@ def test_lessons_may_be_far_between():
 
     method.run(Watched(records_for(facts), facts, Ledger(FREE), seeded_noise(0)), method.plan(facts, FREE))
     assert taught == [[0, 1], [0, 1], [2, 3], [2, 3], [0, 1], [0, 1]]
-    published = GsWganConfig.paper()
-    assert published.published_critics
-    lessons = published.steps // published.between * published.critic_steps * published.taught
-    assert lessons == 20_000 * 5  # as many as published, of one critic in each step
+
+
+def test_with_the_published_noise_every_critic_learns_two_thousand_steps_along_with_the_generator():
+    config = GsWganConfig.paper()
+    assert config.published_critics
+    assert config.steps // config.between * config.critic_steps * config.taught == 2000 * config.critics
+    assert (config.warm_up, config.replayed, config.least_slope) == (100, 0.5, 1e-6)
+
+
+def test_critics_are_shown_what_the_generator_made_before(monkeypatch):
+    facts, fresh, shown = facts_for(40), [], []
+    mixed = Replay.mixed
+
+    def watched(self, pool):
+        fresh.append(pool.clone())
+        return mixed(self, pool)
+
+    class Watched(Curator):
+        def teach(self, wards, learn, public, *, which=None):
+            shown.append(public["pool"].clone())
+            super().teach(wards, learn, public, which=which)
+
+    monkeypatch.setattr(Replay, "mixed", watched)
+    method = GsWgan(dataclasses.replace(TINY["gs-wgan"], steps=8, rate=0.1, replayed=0.5))
+    method.run(Watched(records_for(facts), facts, Ledger(FREE), seeded_noise(0)), method.plan(facts, FREE))
+    assert len(shown) == len(fresh) == 9  # one of the warm-up
+    for pool, now in zip(shown, fresh, strict=True):
+        assert torch.equal(pool[:, :2], now[:, :2])
+    # The generator moves, so that none of its images comes twice by itself.
+    old = [(pool[:, 2:] - now[:, 2:]).abs().amax() > 0 for pool, now in zip(shown, fresh, strict=True)]
+    assert sum(old) >= 6
+
+
+@pytest.mark.parametrize("shallow", [False, True])
+def test_a_generator_of_black_images_finds_its_way_back_by_the_least_slope_alone(monkeypatch, shallow):
+    facts = facts_for(40, classes=2)
+
+    class Brighter(Curator):
+        def teach(self, wards, learn, public, *, which=None):
+            pass
+
+        def pullback_by(self, question, wards, say, public):
+            return -torch.ones_like(public["fakes"])
+
+    build = GeneratorForm.build
+
+    def black(self, facts, *, seed):
+        network = build(self, facts, seed=seed)
+        with torch.no_grad():
+            dict(network.named_parameters())["layer.bias" if shallow else "end.bias"].fill_(-200.0)
+        return network
+
+    monkeypatch.setattr(GeneratorForm, "build", black)
+    config = dataclasses.replace(TINY["gs-wgan"], steps=60, width=8, rate=5.0, averaging=0.0, shallow=shallow)
+    darkest = {}
+    for least in (0.0, 1e-6):
+        method = GsWgan(dataclasses.replace(config, least_slope=least, publish_generator=False))
+        curator = Brighter(records_for(facts), facts, Ledger(FREE), seeded_noise(0))
+        darkest[least] = float(method.run(curator, method.plan(facts, FREE)).images.mean())
+    assert darkest[0.0] == pytest.approx(-1.0, abs=1e-3)  # black
+    assert darkest[1e-6] == pytest.approx(1.0, abs=1e-2)  # white
 
 
 def test_some_critics_can_be_asked_and_all_of_them_learn_in_turn():
@@ -274,6 +333,10 @@ def test_a_release_says_that_critics_were_drawn_and_verify_believes_nothing_chea
         {"asked": 0},
         {"taught": 1001},
         {"warm_up": -1},
+        {"replayed": 1.0},
+        {"replayed": -0.1},
+        {"least_slope": 0.3},
+        {"least_slope": -1e-6},
         {"clip_norm": 0.0},
         {"rate": math.inf},
         {"noise_multiplier": 1e-9},

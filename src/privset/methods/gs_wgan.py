@@ -22,6 +22,7 @@ from privset.methods.drawing import become_average, drawn, glimpse
 from privset.methods.lessons import Lessons
 from privset.methods.method import Execution, SetMethod, Synthesis
 from privset.methods.plan import Plan
+from privset.methods.replay import Replay
 from privset.methods.settings import (
     SetConfig,
     require,
@@ -51,7 +52,7 @@ _BETAS = (0.5, 0.9)
 class GsWganConfig(SetConfig):
     """Settings of GS-WGAN; the defaults are those of the preset standard."""
 
-    earlier: ClassVar = {"between": 1, "published_critics": False}
+    earlier: ClassVar = {"between": 1, "published_critics": False, "replayed": 0.0, "least_slope": 0.0}
 
     critics: int = 1000
     """Critics, each with its own shard of the records."""
@@ -68,6 +69,9 @@ class GsWganConfig(SetConfig):
     """Steps of the generator from one lesson to the next."""
     warm_up: int = 100
     """Steps that all critics take before the generator takes its first."""
+    replayed: float = 0.0
+    """Share of a lesson's generated images that are of earlier steps, so that critics go on knowing what these were
+    like; 0: all are of this one."""
     critic_batch_size: int = 32
     """Records of its own shard that a critic learns from in a step."""
     batch_size: int = 32
@@ -88,6 +92,9 @@ class GsWganConfig(SetConfig):
     published_critics: bool = False
     """Whether critics see pixels in [0, 1], and their class vectors begin as normal numbers, as published; if not, they
     see normalised images, and class vectors begin as other weights do."""
+    least_slope: float = 0.0
+    """Of the sigmoid that makes pixels, when the generator follows an answer: without any, one whose images are once
+    all black or all white, to the last digit, stays so."""
     rate: float = 1e-3
     """Learning rate of the generator."""
     critic_rate: float = 2e-4
@@ -112,6 +119,8 @@ class GsWganConfig(SetConfig):
         require(1e-6 <= self.clip_norm <= 1e3, f"clip-norm must lie between 1e-6 and 1e3, not {self.clip_norm}")
         require(self.batch_size <= 10_000, f"batch-size must be at most 10000, not {self.batch_size}")
         require_positive(self, "rate", "critic_rate")
+        require(0 <= self.replayed < 1, f"replayed must lie in [0, 1), not {self.replayed}")
+        require(0 <= self.least_slope <= 0.25, f"least-slope must lie in [0, 0.25], not {self.least_slope}")
         require(0 <= self.averaging < 1, f"averaging must lie in [0, 1), not {self.averaging}")
         require_noise(self.noise_multiplier)
 
@@ -119,8 +128,8 @@ class GsWganConfig(SetConfig):
     def paper(cls, *, per_class: int = 10, epsilon: float = 10.0) -> GsWganConfig:
         """The published networks and numbers; the published noise where the budget covers it, otherwise calibrated.
 
-        As published each critic takes 100 steps, 5 at a time, while the generator takes its own; but many critics
-        learn at once now and then, which a graphics card does in the time of one, where published is one in each step.
+        What critics learn, and when, is not as published: that takes a card days (docs/methods/gs-wgan.md). Here all of
+        them learn along with the generator, a tenth of them in each of its steps, and remember what it made before.
 
         >>> GsWganConfig.paper(epsilon=10).noise_multiplier, round(GsWganConfig.paper(epsilon=386).noise_multiplier, 4)
         (None, 0.1892)
@@ -131,9 +140,10 @@ class GsWganConfig(SetConfig):
             noise_multiplier=_PUBLISHED_NOISE if _PUBLISHED_COST <= epsilon < math.inf else None,
             steps=20_000,
             taught=100,
-            critic_steps=5,
-            between=100,
-            warm_up=2000,
+            critic_steps=1,
+            warm_up=100,
+            replayed=0.5,
+            least_slope=1e-6,
             width=256,
             critic_width=64,
             published_critics=True,
@@ -242,6 +252,7 @@ class GsWgan(SetMethod[GsWganConfig]):
         random = torch.Generator().manual_seed(config.seed)
         seed = int(torch.randint(2**31, (), generator=random))
         network, lessons = self._form.build(facts, seed=seed).to(device), Lessons(config, facts)
+        network.least_slope, replay = config.least_slope, Replay(config.replayed, random)
         weights = list(network.parameters())
         averages, share = [weight.detach().clone() for weight in weights], torch.zeros((), device=device)
         adam = Adam(weights, betas=_BETAS)
@@ -272,7 +283,7 @@ class GsWgan(SetMethod[GsWganConfig]):
         def pool() -> Tensor:
             """Generated images ``[classes, batch, c, h, w]`` for critics to tell from records."""
             labels = torch.arange(classes).repeat_interleave(config.critic_batch_size)
-            return make(codes(labels)).view(classes, config.critic_batch_size, *facts.shape)
+            return replay.mixed(make(codes(labels)).view(classes, config.critic_batch_size, *facts.shape))
 
         def look() -> Glimpse:
             return glimpse(network, config.per_class)

@@ -41,7 +41,13 @@ class ConditionalGenerator(nn.Module, abc.ABC):
     Args:
         facts: What is public about the images.
         length: Numbers of a code before its label.
+
+    Attributes:
+        least_slope: Of the last sigmoid, if there is one, where a gradient is taken (`privset.networks.squashing`); not
+            of all generators.
     """
+
+    least_slope: float = 0.0
 
     def __init__(self, facts: PublicFacts, length: int) -> None:
         super().__init__()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from privset.facts import PublicFacts, pixel_range
 from privset.networks.generators import ConditionalGenerator
 from privset.networks.residual import draw_bits
+from privset.networks.squashing import squashed
 
 
 class LinearGenerator(ConditionalGenerator):
@@ -37,7 +38,7 @@ class LinearGenerator(ConditionalGenerator):
 
     def forward(self, codes: Tensor) -> Tensor:
         """Codes ``[n, length + classes]`` -> pixels ``[n, c, h, w]``."""
-        return self.layer(codes).sigmoid().view(-1, *self.facts.shape)
+        return squashed(self.layer(codes), self.least_slope).view(-1, *self.facts.shape)
 
     def centred(self, codes: Tensor) -> Tensor:
         """Codes ``[n, length + classes]`` -> pixels in [-1, 1] ``[n, c, h, w]``."""

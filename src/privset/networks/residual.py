@@ -9,6 +9,7 @@ from torch.nn.utils.parametrizations import spectral_norm
 
 from privset.facts import PublicFacts, pixel_range
 from privset.networks.generators import ConditionalGenerator
+from privset.networks.squashing import squashed
 
 _START = 4
 """Height and width of the first maps."""
@@ -65,7 +66,7 @@ class ResidualGenerator(ConditionalGenerator):
         maps = pixel_norm(F.relu(self.start(codes).view(-1, self._width, _START, _START)))
         for block in self.blocks:
             maps = block(maps)
-        return torch.sigmoid(self.end(maps)[:, :, : self._height, : self._breadth])
+        return squashed(self.end(maps)[:, :, : self._height, : self._breadth], self.least_slope)
 
     def normalised(self, codes: Tensor) -> Tensor:
         """Codes ``[n, length + classes]`` -> images ``[n, c, h, w]`` in the normalised space."""
