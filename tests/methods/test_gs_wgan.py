@@ -227,35 +227,53 @@ def test_lessons_may_be_far_between():
     assert taught == [[0, 1], [0, 1], [2, 3], [2, 3], [0, 1], [0, 1]]
 
 
-def test_with_the_published_noise_every_critic_learns_two_thousand_steps_along_with_the_generator():
+def test_with_the_published_noise_every_critic_learns_four_thousand_steps_along_with_the_generator():
     config = GsWganConfig.paper()
     assert config.published_critics
-    assert config.steps // config.between * config.critic_steps * config.taught == 2000 * config.critics
+    assert config.steps // config.between * config.critic_steps * config.taught == 4000 * config.critics
     assert (config.warm_up, config.replayed, config.least_slope) == (100, 0.5, 1e-6)
 
 
-def test_critics_are_shown_what_the_generator_made_before(monkeypatch):
-    facts, fresh, shown = facts_for(40), [], []
-    mixed = Replay.mixed
+def test_critics_are_shown_what_the_generator_made_before_as_the_public_seed_has_it(monkeypatch):
+    facts, beside = facts_for(40), Replay.beside
 
-    def watched(self, pool):
-        fresh.append(pool.clone())
-        return mixed(self, pool)
+    def origins(seed, of_torch):
+        """For each lesson the step whose image is replayed."""
+        fresh, shown = [], []
 
-    class Watched(Curator):
-        def teach(self, wards, learn, public, *, which=None):
-            shown.append(public["pool"].clone())
-            super().teach(wards, learn, public, which=which)
+        def watched(self, pool, old):
+            fresh.append(pool.clone())
+            return beside(self, pool, old)
 
-    monkeypatch.setattr(Replay, "mixed", watched)
-    method = GsWgan(dataclasses.replace(TINY["gs-wgan"], steps=8, rate=0.1, replayed=0.5))
-    method.run(Watched(records_for(facts), facts, Ledger(FREE), seeded_noise(0)), method.plan(facts, FREE))
-    assert len(shown) == len(fresh) == 9  # one of the warm-up
-    for pool, now in zip(shown, fresh, strict=True):
-        assert torch.equal(pool[:, :2], now[:, :2])
-    # The generator moves, so that none of its images comes twice by itself.
-    old = [(pool[:, 2:] - now[:, 2:]).abs().amax() > 0 for pool, now in zip(shown, fresh, strict=True)]
-    assert sum(old) >= 6
+        class Watched(Curator):
+            def teach(self, wards, learn, public, *, which=None):
+                shown.append(public["pool"].clone())
+                super().teach(wards, learn, public, which=which)
+
+        monkeypatch.setattr(Replay, "beside", watched)
+        torch.manual_seed(of_torch)
+        method = GsWgan(dataclasses.replace(TINY["gs-wgan"], steps=12, rate=0.1, replayed=0.25, seed=seed))
+        method.run(Watched(records_for(facts), facts, Ledger(FREE), seeded_noise(0)), method.plan(facts, FREE))
+        assert len(shown) == len(fresh) == 13  # one of the warm-up
+        for pool, now in zip(shown, fresh, strict=True):
+            assert torch.equal(pool[:, :3], now)
+        made = [list(now[0]) for now in fresh]
+        return [
+            next(step for step, images in enumerate(made) if any(torch.equal(pool[0, 3], image) for image in images))
+            for pool in shown
+        ]
+
+    found = origins(0, 0)
+    assert all(step <= number for number, step in enumerate(found))
+    assert sum(step < number for number, step in enumerate(found)) > 6
+    assert origins(0, 1) == found
+    assert origins(1, 0) != found
+
+
+def test_the_share_that_is_replayed_is_rounded():
+    config = dataclasses.replace(TINY["gs-wgan"], critic_batch_size=9)
+    assert dataclasses.replace(config, replayed=0.25).old == 2
+    assert dataclasses.replace(config, replayed=0.3).old == 3
 
 
 @pytest.mark.parametrize("shallow", [False, True])
@@ -335,6 +353,9 @@ def test_a_release_says_that_critics_were_drawn_and_verify_believes_nothing_chea
         {"warm_up": -1},
         {"replayed": 1.0},
         {"replayed": -0.1},
+        {"replayed": math.nan},
+        {"replayed": 0.01},
+        {"replayed": 0.99},
         {"least_slope": 0.3},
         {"least_slope": -1e-6},
         {"clip_norm": 0.0},

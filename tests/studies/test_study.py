@@ -146,7 +146,7 @@ def test_gs_wgan_with_the_published_noise_is_measured_with_its_first_settings_an
     assert now.make_method(0).config == GsWganConfig.paper(per_class=6000, epsilon=386)
     before, after = first.definition()["settings"], now.definition()["settings"]
     changed = {name for name, value in after.items() if before[name] != value}
-    assert changed == {"warm_up", "critic_steps", "between", "replayed", "least_slope"}
+    assert changed == {"warm_up", "taught", "critic_steps", "between", "replayed", "least_slope"}
     assert cells["mnist-published10-gs-wgan-mlp-replayed"].set_key(0) == now.set_key(0) != first.set_key(0)
     assert "fashion-mnist-published10-gs-wgan" not in cells
     assert cells["fashion-mnist-published10-gs-wgan-mlp"].make_method(0).config.least_slope == 0

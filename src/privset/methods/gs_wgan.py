@@ -119,17 +119,27 @@ class GsWganConfig(SetConfig):
         require(1e-6 <= self.clip_norm <= 1e3, f"clip-norm must lie between 1e-6 and 1e3, not {self.clip_norm}")
         require(self.batch_size <= 10_000, f"batch-size must be at most 10000, not {self.batch_size}")
         require_positive(self, "rate", "critic_rate")
-        require(0 <= self.replayed < 1, f"replayed must lie in [0, 1), not {self.replayed}")
+        of = self.critic_batch_size
+        require(
+            self.replayed == 0 or (0 < self.replayed < 1 and 0 < self.old < of),
+            f"replayed must be 0, or a share of the {of} images of a class in a lesson (--critic-batch-size) that "
+            f"leaves at least one to this step and one to earlier ones; {self.replayed} does not",
+        )
         require(0 <= self.least_slope <= 0.25, f"least-slope must lie in [0, 0.25], not {self.least_slope}")
         require(0 <= self.averaging < 1, f"averaging must lie in [0, 1), not {self.averaging}")
         require_noise(self.noise_multiplier)
+
+    @property
+    def old(self) -> int:
+        """How many of the generated images of a class, in a lesson, are of earlier steps."""
+        return round(self.replayed * self.critic_batch_size)
 
     @classmethod
     def paper(cls, *, per_class: int = 10, epsilon: float = 10.0) -> GsWganConfig:
         """The published networks and numbers; the published noise where the budget covers it, otherwise calibrated.
 
         What critics learn, and when, is not as published: that takes a card days (docs/methods/gs-wgan.md). Here all of
-        them learn along with the generator, a tenth of them in each of its steps, and remember what it made before.
+        them learn along with the generator, a fifth of them in each of its steps, and remember what it made before.
 
         >>> GsWganConfig.paper(epsilon=10).noise_multiplier, round(GsWganConfig.paper(epsilon=386).noise_multiplier, 4)
         (None, 0.1892)
@@ -139,7 +149,7 @@ class GsWganConfig(SetConfig):
             asked=1,
             noise_multiplier=_PUBLISHED_NOISE if _PUBLISHED_COST <= epsilon < math.inf else None,
             steps=20_000,
-            taught=100,
+            taught=200,
             critic_steps=1,
             warm_up=100,
             replayed=0.5,
@@ -252,7 +262,7 @@ class GsWgan(SetMethod[GsWganConfig]):
         random = torch.Generator().manual_seed(config.seed)
         seed = int(torch.randint(2**31, (), generator=random))
         network, lessons = self._form.build(facts, seed=seed).to(device), Lessons(config, facts)
-        network.least_slope, replay = config.least_slope, Replay(config.replayed, random)
+        network.least_slope, replay = config.least_slope, Replay(random)
         weights = list(network.parameters())
         averages, share = [weight.detach().clone() for weight in weights], torch.zeros((), device=device)
         adam = Adam(weights, betas=_BETAS)
@@ -282,8 +292,9 @@ class GsWgan(SetMethod[GsWganConfig]):
 
         def pool() -> Tensor:
             """Generated images ``[classes, batch, c, h, w]`` for critics to tell from records."""
-            labels = torch.arange(classes).repeat_interleave(config.critic_batch_size)
-            return replay.mixed(make(codes(labels)).view(classes, config.critic_batch_size, *facts.shape))
+            count = config.critic_batch_size - config.old
+            labels = torch.arange(classes).repeat_interleave(count)
+            return replay.beside(make(codes(labels)).view(classes, count, *facts.shape), config.old)
 
         def look() -> Glimpse:
             return glimpse(network, config.per_class)

@@ -20,17 +20,15 @@ class Replay:
     """Images of earlier steps.
 
     Args:
-        share: Of the images of a lesson that are taken from them; 0: nothing is kept, and nothing drawn.
         random: Public.
     """
 
-    def __init__(self, share: float, random: torch.Generator) -> None:
-        self._share, self._random, self._count = share, random, 0
+    def __init__(self, random: torch.Generator) -> None:
+        self._random, self._count = random, 0
         self._kept: Tensor | None = None
 
-    def mixed(self, fresh: Tensor) -> Tensor:
-        """Images ``[classes, k, c, h, w]`` of this step, the last of each class replaced by earlier ones."""
-        old = round(self._share * fresh.shape[1])
+    def beside(self, fresh: Tensor, old: int) -> Tensor:
+        """Images ``[classes, k, c, h, w]`` of this step, and ``old`` more of each class, of all steps so far."""
         if old == 0:
             return fresh
         if self._kept is None:
@@ -40,7 +38,7 @@ class Replay:
             self._kept[slot] = fresh[:, self._below(fresh.shape[1])]
         self._count += 1
         drawn = torch.randint(min(self._count, SLOTS), (old,), generator=self._random)
-        return torch.cat([fresh[:, : fresh.shape[1] - old], self._kept[sent(drawn, fresh.device)].transpose(0, 1)], 1)
+        return torch.cat([fresh, self._kept[sent(drawn, fresh.device)].transpose(0, 1)], 1)
 
     def _below(self, end: int) -> int:
         return int(torch.randint(end, (), generator=self._random))
