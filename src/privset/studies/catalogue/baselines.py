@@ -45,7 +45,7 @@ _BY_LOT = {"by_class": False, "same_codes": False}
 """What DataLens with the published noise was measured with first."""
 
 _LATE = {"warm_up": 2000, "taught": 100, "critic_steps": 5, "between": 100, "replayed": 0.0, "least_slope": 0.0}
-"""What GS-WGAN with the published noise was measured with first: critics learn in the main as often as published."""
+"""What GS-WGAN with the published noise was measured with first: but for the warm start critics learn as published."""
 
 _PUBLISHED_SETTINGS: dict[tuple[str, str, str], dict[str, Any]] = {
     **{("gs-wgan", data, "10"): _LATE for data in ("mnist", "fashion-mnist")},
