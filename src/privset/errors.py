@@ -37,6 +37,10 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
     >>> did_you_mean("gswgan", ["psg", "gs-wgan"])
     ' Did you mean gs-wgan?'
+    >>> did_you_mean("me", ["measure", "plan", "merge"])
+    ' Did you mean measure or merge?'
     """
-    near = difflib.get_close_matches(str(name).lower().replace("_", "-"), known, n=1)
-    return f" Did you mean {near[0]}?" if near else ""
+    typed, known = str(name).lower().replace("_", "-"), list(known)
+    begun = [one for one in known if typed and one.startswith(typed)]
+    near = begun or difflib.get_close_matches(typed, known, n=1)
+    return f" Did you mean {' or '.join(near)}?" if near else ""

@@ -80,6 +80,10 @@ def test_without_a_command_the_overview_is_shown(call):
     code, _, err = call("genrate")
     assert code == 2
     assert "there is no command 'genrate'" in err
+    for typed in ("genrate", "gen", "GEN"):
+        assert call(typed)[2].endswith(" Did you mean generate?\n")
+    assert call("me")[2].endswith(" Did you mean methods or measure or merge?\n")
+    assert "Did you mean" not in call("xyz")[2]
 
 
 def test_datasets_and_methods_can_be_read_by_programs(call):
