@@ -199,7 +199,7 @@ def test_cells_are_chosen_by_name_and_pattern_in_the_studys_order():
     assert [cell.name for cell in study.choose(["*-1"])] == ["a-1", "b-1"]
     with pytest.raises(ConfigError, match="no cell 'c'; it has a-1, a-2, b-1"):
         study.choose(["a-1", "c"])
-    with pytest.raises(ConfigError, match=r"it has mnist-eps10-gs-wgan, .*, and \d+ others that `privset study list"):
+    with pytest.raises(ConfigError, match=r"it has mnist-eps10-gs-wgan, .*, and \d{3} others that `privset study list"):
         get("baselines").choose(["mnist-eps10-gswgan"])
 
 
